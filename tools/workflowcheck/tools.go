@@ -1,0 +1,2 @@
+// Package workflowcheck pins the checker that finds what is not deterministic in workflow code.
+package workflowcheck
