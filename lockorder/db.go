@@ -1,0 +1,213 @@
+package lockorder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// MaxKeys is the most advisory keys that one transaction may hold. The table of locks is one for the whole server.
+const MaxKeys = 256
+
+// Options are the bounds of every transaction. The zero value is a good choice.
+type Options struct {
+	// Budget bounds a whole transaction, the wait for a connection included. Default 15 s.
+	Budget time.Duration
+	// LockTimeout bounds one wait for a lock; what is left of the budget bounds it too. Default 5 s. It must exceed the
+	// server's deadlock_timeout, or a deadlock would show as a time-out: Open refuses it.
+	LockTimeout time.Duration
+	// IdleTimeout is how long a transaction may sit idle between statements before the server ends it: a stopped
+	// process would hold its locks for ever. Default 10 s.
+	IdleTimeout time.Duration
+	// CheckInterval is how often the server looks whether the client of a running statement is still there, which frees
+	// a killed waiter's place in the queue. Default 1 s.
+	CheckInterval time.Duration
+	// NowSQL is the query that Tx.Now runs; it answers one timestamptz read from the clock at that moment. Default
+	// SELECT clock_timestamp().
+	NowSQL string
+	// MaxConns bounds the pool. Default: pgxpool's.
+	MaxConns int32
+	// Configure may change the pool's configuration before it opens: tracers, TLS, the application name.
+	Configure func(*pgxpool.Config)
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.Budget, 15*time.Second)
+	setDefault(&o.LockTimeout, 5*time.Second)
+	setDefault(&o.IdleTimeout, 10*time.Second)
+	setDefault(&o.CheckInterval, time.Second)
+	if o.NowSQL == "" {
+		o.NowSQL = "SELECT clock_timestamp()"
+	}
+	return o
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d <= 0 {
+		*d = value
+	}
+}
+
+// DB opens transactions. It owns its connections: nothing else can begin on them.
+type DB struct {
+	pool            *pgxpool.Pool
+	opts            Options
+	deadlockTimeout time.Duration
+	places          chan struct{} // nil, or a place for each transaction that may be open at once
+}
+
+// Open connects to PostgreSQL 15 or later and reads the server's deadlock_timeout. The error says what to mend, and
+// holds no password.
+func Open(ctx context.Context, url string, opts Options) (*DB, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("database URL cannot be read: %w", err)
+	}
+	opts = opts.withDefaults()
+	if opts.MaxConns > 0 {
+		config.MaxConns = opts.MaxConns
+	}
+	// A cancelled statement is cancelled on the server and the connection lives on; pgx's default would close it.
+	config.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: 5 * time.Second}
+	}
+	if opts.Configure != nil {
+		opts.Configure(config)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("database cannot be opened: %w", err)
+	}
+	db := &DB{pool: pool, opts: opts}
+	if err := db.checkServer(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// checkServer reads what the bounds depend on.
+func (db *DB) checkServer(ctx context.Context) error {
+	var version, deadlockMS int
+	err := db.pool.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, setting::int FROM pg_settings WHERE name = 'deadlock_timeout'").
+		Scan(&version, &deadlockMS)
+	if err != nil {
+		return fmt.Errorf("database cannot be reached: %w", err)
+	}
+	db.deadlockTimeout = time.Duration(deadlockMS) * time.Millisecond
+	switch {
+	case version < 150000:
+		return fmt.Errorf("PostgreSQL 15 or later is needed; the server's version number is %d", version)
+	case db.opts.LockTimeout <= db.deadlockTimeout || db.opts.Budget <= db.deadlockTimeout:
+		return fmt.Errorf("the server's deadlock_timeout is %s: it must be below the lock timeout (%s) and the budget (%s), or a deadlock shows as a time-out; lower it",
+			db.deadlockTimeout, db.opts.LockTimeout, db.opts.Budget)
+	}
+	return nil
+}
+
+// Close waits for open transactions and closes all connections.
+func (db *DB) Close() { db.pool.Close() }
+
+// Ping answers whether a connection can be had and used.
+func (db *DB) Ping(ctx context.Context) error { return db.pool.Ping(ctx) }
+
+// Limited returns a handle on the same pool through which at most n transactions are open at once; one more
+// answers ErrBusy at once, without waiting. Work that may pile up behind a slow outside service goes through one,
+// so that it cannot use up the pool.
+func (db *DB) Limited(n int) *DB {
+	limited := *db
+	limited.places = make(chan struct{}, n)
+	return &limited
+}
+
+// Spec says what a transaction is, before it opens.
+type Spec struct {
+	// Path names the way through the code, for errors, traces and the order page: "subscription-active".
+	Path string
+	// Kind decides the rendezvous.
+	Kind Kind
+	// Keys are the advisory keys known beforehand, in any order and with repeats: they are sorted here.
+	Keys []Lock
+	// Budget replaces the DB's budget when it is not 0.
+	Budget time.Duration
+}
+
+type openMark struct{}
+
+// Run opens a transaction, takes the rendezvous of its kind and the declared keys, calls fn, and commits when fn
+// returns nil. An error or a panic of fn rolls back. The context given to fn ends when the budget does, and carries the
+// mark that a transaction is open: a second Run in it is refused. Every error is an *Error with a verdict; fn's own
+// error is wrapped in it.
+func (db *DB) Run(ctx context.Context, spec Spec, fn func(ctx context.Context, tx *Tx) error) error {
+	ctx, span := otel.Tracer("github.com/bursarhq/bursar/lockorder").Start(ctx, "tx "+spec.Path,
+		trace.WithAttributes(attribute.String("lockorder.path", spec.Path), attribute.String("lockorder.kind", spec.Kind.String())))
+	defer span.End()
+	err := db.run(ctx, spec, fn)
+	if err != nil {
+		span.SetAttributes(attribute.String("lockorder.verdict", string(VerdictOf(err))))
+		span.SetStatus(codes.Error, string(VerdictOf(err)))
+	}
+	return err
+}
+
+func (db *DB) run(ctx context.Context, spec Spec, fn func(ctx context.Context, tx *Tx) error) error {
+	if ctx.Value(openMark{}) != nil {
+		return fail(ctx, spec, failedStep("opening", fmt.Errorf("%w: it would need a second connection; use the one there is", ErrNested)))
+	}
+	keys, err := checkSpec(spec)
+	if err != nil {
+		return fail(ctx, spec, failedStep("opening", err))
+	}
+	if db.places != nil {
+		select {
+		case db.places <- struct{}{}:
+			defer func() { <-db.places }()
+		default:
+			return fail(ctx, spec, failedStep("opening", fmt.Errorf("all %d places for such transactions are taken: %w", cap(db.places), ErrBusy)))
+		}
+	}
+
+	budget := db.opts.Budget
+	if spec.Budget > 0 {
+		budget = spec.Budget
+	}
+	deadline := time.Now().Add(budget)
+	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errBudget)
+	defer cancel()
+
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return fail(ctx, spec, failedStep("acquiring a connection", err))
+	}
+	tx := &Tx{db: db, conn: conn, spec: spec, deadline: deadline, held: make(map[lockID]bool, len(keys)+4)}
+	defer tx.release(ctx)
+	ended := false
+	defer func() {
+		if !ended { // an error, a panic, or runtime.Goexit
+			tx.rollback(ctx)
+		}
+	}()
+
+	if err := tx.open(ctx, keys); err != nil {
+		return fail(ctx, spec, err)
+	}
+	if err := fn(context.WithValue(ctx, openMark{}, true), tx); err != nil {
+		return fail(ctx, spec, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return fail(ctx, spec, failedStep("before COMMIT", fmt.Errorf("%w: %w", err, context.Cause(ctx))))
+	}
+	ended = true
+	if err := tx.commit(ctx); err != nil {
+		return fail(ctx, spec, failedStep("COMMIT", err))
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package lockorder
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// checkSpec returns the keys to take at opening, the rendezvous first, sorted and de-duplicated.
+func checkSpec(spec Spec) ([]Lock, error) {
+	if spec.Path == "" {
+		return nil, fmt.Errorf("%w: the transaction has no path name", ErrForbidden)
+	}
+	keys := make([]Lock, 0, len(spec.Keys)+1)
+	switch spec.Kind {
+	case Plain:
+	case Materializing, RuleChange:
+		keys = append(keys, New(Materialization))
+	default:
+		return nil, fmt.Errorf("%w: a transaction is Plain, Materializing or RuleChange", ErrForbidden)
+	}
+	for _, k := range spec.Keys {
+		if err := checkAskable(k); err != nil {
+			return nil, err
+		}
+		if k.class.Kind == Row {
+			return nil, fmt.Errorf("%w: %s is a row; rows are locked through the transaction, once it is open", ErrOrder, k)
+		}
+		keys = append(keys, k)
+	}
+	keys = sorted(keys)
+	if len(keys) > MaxKeys {
+		return nil, fmt.Errorf("%w: %d asked for, the rendezvous included, %d allowed", ErrTooManyKeys, len(keys), MaxKeys)
+	}
+	return keys, nil
+}
+
+// checkAskable refuses a lock that no transaction may ask for.
+func checkAskable(l Lock) error {
+	if err := l.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrForbidden, err)
+	}
+	switch l.class {
+	case Materialization:
+		return fmt.Errorf("%w: the rendezvous comes with the transaction's kind and is never upgraded", ErrOrder)
+	case Migration:
+		return fmt.Errorf("%w: the migration lock belongs to a session, not to a transaction", ErrOrder)
+	}
+	return nil
+}
+
+// sorted returns the locks in the order in which they are taken, each once.
+func sorted(locks []Lock) []Lock {
+	out := slices.Clone(locks)
+	slices.SortFunc(out, compare)
+	return slices.CompactFunc(out, func(a, b Lock) bool { return compare(a, b) == 0 })
+}
+
+// open begins, makes the settings and tries the keys, all in one flight; then waits, key by key, for what the tries
+// stopped at. On error the caller rolls back.
+func (tx *Tx) open(ctx context.Context, keys []Lock) error {
+	sql, args := openSQL(keys, tx.spec.Kind, min(tx.db.opts.LockTimeout, time.Until(tx.deadline)), tx.db.opts)
+	got := 0
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&got, nil, nil, nil, nil) })
+	if err := tx.conn.SendBatch(ctx, batch).Close(); err != nil {
+		return failedStep("opening", err)
+	}
+	for _, k := range keys[:got] {
+		tx.note(k)
+	}
+	for _, k := range keys[got:] {
+		if err := tx.lockKey(ctx, k); err != nil {
+			return failedStep("waiting for "+k.String(), err)
+		}
+	}
+	return nil
+}
+
+// openSQL builds the statement that makes the settings and tries the keys. It answers how many keys it got. The tries
+// are nested, so that a busy key ends them: going on would take a later key past an earlier one, and two such
+// transactions would wait for each other. Tries do not wait, so the settings come in time for whatever does.
+func openSQL(keys []Lock, kind Kind, lockTimeout time.Duration, o Options) (string, []any) {
+	if kind == RuleChange {
+		lockTimeout = min(lockTimeout, briefWait)
+	}
+	args := []any{millis(lockTimeout), millis(o.IdleTimeout), millis(o.CheckInterval), kind.rendezvous()}
+	var b strings.Builder
+	b.WriteString("SELECT got, set_config('lock_timeout', $1, true)," +
+		" set_config('idle_in_transaction_session_timeout', $2, true)," +
+		" set_config('client_connection_check_interval', $3, true)," +
+		" set_config('lockorder.rendezvous', CASE WHEN got > 0 THEN $4 ELSE '' END, true) FROM (SELECT ")
+	for i, k := range keys {
+		try := "pg_try_advisory_xact_lock"
+		if k.class == Materialization && kind == Materializing {
+			try = "pg_try_advisory_xact_lock_shared"
+		}
+		args = append(args, k.key)
+		fmt.Fprintf(&b, "CASE WHEN NOT %s($%d) THEN %d ELSE ", try, len(args), i)
+	}
+	b.WriteString(strconv.Itoa(len(keys)))
+	b.WriteString(strings.Repeat(" END", len(keys)))
+	b.WriteString(" AS got OFFSET 0) tries") // OFFSET 0: the tries run once, before what reads got
+	return b.String(), args
+}
+
+// millis writes a time-out as PostgreSQL reads it. Zero would mean none, so the least is one millisecond.
+func millis(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
