@@ -84,23 +84,25 @@ CREATE TABLE stripe.subscription_events (
 COMMENT ON TABLE stripe.subscription_events IS 'Which events led to which reconcile, to explain afterwards. Lock class: subscription.';
 
 CREATE TABLE stripe.parked_work (
-    kind               text NOT NULL CHECK (kind IN ('subscription', 'checkout')),
-    object_id          text COLLATE "C" NOT NULL CHECK (object_id <> ''),
-    reason             text NOT NULL CHECK (reason IN ('unknown_customer', 'unmapped_price', 'not_found', 'livemode_mismatch', 'unknown_organization', 'conflicting_link', 'failed')),
-    detail             text NOT NULL CHECK (detail <> ''),
-    subscription_id    text COLLATE "C",
-    waiting_customer   text COLLATE "C",
-    waiting_prices     text[] NOT NULL DEFAULT '{}',
-    waiting_products   text[] NOT NULL DEFAULT '{}',
-    attempts           integer NOT NULL DEFAULT 1 CHECK (attempts > 0),
-    parked_at          timestamptz NOT NULL,
-    last_tried_at      timestamptz NOT NULL,
-    retry_requested_at timestamptz,
-    resolved_at        timestamptz,
+    kind                 text NOT NULL CHECK (kind IN ('subscription', 'checkout')),
+    object_id            text COLLATE "C" NOT NULL CHECK (object_id <> ''),
+    reason               text NOT NULL CHECK (reason IN ('unknown_customer', 'unmapped_price', 'not_found', 'livemode_mismatch', 'unknown_organization', 'conflicting_link', 'failed')),
+    detail               text NOT NULL CHECK (detail <> ''),
+    subscription_id      text COLLATE "C",
+    waiting_customer     text COLLATE "C",
+    waiting_prices       text[] NOT NULL DEFAULT '{}',
+    waiting_products     text[] NOT NULL DEFAULT '{}',
+    waiting_organization text COLLATE "C",
+    attempts             integer NOT NULL DEFAULT 1 CHECK (attempts > 0),
+    parked_at            timestamptz NOT NULL,
+    last_tried_at        timestamptz NOT NULL,
+    retry_requested_at   timestamptz,
+    resolved_at          timestamptz,
     PRIMARY KEY (kind, object_id),
     CHECK (cardinality(waiting_prices) = cardinality(waiting_products))
 );
 COMMENT ON TABLE stripe.parked_work IS 'What could not be done, why, and what would free it. Lock class: parked-work.';
+COMMENT ON COLUMN stripe.parked_work.waiting_organization IS 'The organisation that a checkout names and that does not exist yet: a slug or an id.';
 COMMENT ON COLUMN stripe.parked_work.subscription_id IS 'The subscription to reconcile when it is tried again.';
 CREATE INDEX parked_work_open ON stripe.parked_work (kind, object_id) WHERE resolved_at IS NULL;
 -- +goose StatementEnd
