@@ -1,0 +1,188 @@
+package entitlements
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/bursarhq/bursar/entitlements/internal/entitlementsdb"
+	"github.com/bursarhq/bursar/lockorder"
+)
+
+// Organization is a member.
+type Organization struct {
+	ID   uuid.UUID
+	Slug string
+	Name string
+	// Type is the slug of its organisation type.
+	Type        string
+	DefaultPool uuid.UUID
+}
+
+// NewOrganization is what an organisation is made from.
+type NewOrganization struct {
+	// Slug is the name it goes by in commands: a-z, 0-9 and hyphens, at most 63, unique.
+	Slug string
+	// Name is for people.
+	Name string
+	// Type is the slug of an organisation type.
+	Type string
+}
+
+var slugPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// ValidSlug says whether s can be a slug: 1 to 63 of a-z, 0-9 and hyphen, not beginning with a hyphen.
+func ValidSlug(s string) bool { return slugPattern.MatchString(s) }
+
+// nearest bounds how many names are compared to find those near one that does not exist.
+const nearest = 20_000
+
+// FindOrganization returns the organisation with a slug or an id. Where there is none the error wraps ErrNotFound and
+// names those near.
+func FindOrganization(ctx context.Context, q lockorder.Querier, slugOrID string) (Organization, error) {
+	params := entitlementsdb.FindOrganizationParams{Slug: slugOrID}
+	if id, err := uuid.Parse(slugOrID); err == nil && len(slugOrID) == 36 {
+		params.ID = &id
+	}
+	db := entitlementsdb.New(q)
+	row, err := db.FindOrganization(ctx, params)
+	if err == nil {
+		return Organization(row), nil
+	}
+	if !isNoRows(err) {
+		return Organization{}, fmt.Errorf("reading organisation %q: %w", slugOrID, err)
+	}
+	names, err := db.ListOrganizationNames(ctx, nearest)
+	if err != nil {
+		return Organization{}, fmt.Errorf("reading the names of organisations: %w", err)
+	}
+	missing := &notFoundError{what: "organisation", asked: slugOrID}
+	if len(names) == 0 {
+		missing.hint = "there is none yet: bursar org create makes one"
+	}
+	candidates := make([]candidate, len(names))
+	for i, n := range names {
+		candidates[i] = candidate{slug: n.Slug, name: n.Name}
+	}
+	missing.near = near(slugOrID, candidates)
+	return Organization{}, missing
+}
+
+// CreateOrganization makes an organisation with its default pool, and settles that: it holds its type's default, the
+// floor. The transaction is Materializing and has not read its time yet. Errors wrap ErrInvalid, ErrExists, or ErrNotFound for
+// the type.
+func CreateOrganization(ctx context.Context, tx *lockorder.Tx, act Act, n NewOrganization) (Organization, error) {
+	if err := tx.RequireKind(lockorder.Materializing); err != nil {
+		return Organization{}, err
+	}
+	switch {
+	case !ValidSlug(n.Slug):
+		return Organization{}, fmt.Errorf("%w: %q cannot be a slug: use 1 to 63 of a-z, 0-9 and hyphen, not beginning with a hyphen", ErrInvalid, n.Slug)
+	case strings.TrimSpace(n.Name) == "":
+		return Organization{}, fmt.Errorf("%w: the organisation needs a name", ErrInvalid)
+	}
+	q := entitlementsdb.New(tx)
+	typeID, err := q.FindOrganizationType(ctx, n.Type)
+	if isNoRows(err) {
+		return Organization{}, missingType(ctx, tx, n.Type)
+	}
+	if err != nil {
+		return Organization{}, fmt.Errorf("reading organisation type %q: %w", n.Type, err)
+	}
+	exists, err := q.OrganizationExists(ctx, n.Slug)
+	if err != nil {
+		return Organization{}, fmt.Errorf("looking for organisation %q: %w", n.Slug, err)
+	}
+	if exists {
+		return Organization{}, fmt.Errorf("organisation %q %w", n.Slug, ErrExists)
+	}
+	org := Organization{ID: uuid.New(), Slug: n.Slug, Name: n.Name, Type: n.Type, DefaultPool: uuid.New()}
+	if err := q.InsertOrganization(ctx, entitlementsdb.InsertOrganizationParams{ID: org.ID, Slug: org.Slug, Name: org.Name, TypeID: typeID}); err != nil {
+		return Organization{}, fmt.Errorf("making organisation %q: %w", n.Slug, err)
+	}
+	if err := q.InsertDefaultPool(ctx, entitlementsdb.InsertDefaultPoolParams{ID: org.DefaultPool, OrganizationID: org.ID}); err != nil {
+		return Organization{}, fmt.Errorf("making the default pool of organisation %q: %w", n.Slug, err)
+	}
+	if err := tx.Lock(ctx, lockorder.PoolRow(org.DefaultPool)); err != nil {
+		return Organization{}, err
+	}
+	if _, err := Settle(ctx, tx, act, org.DefaultPool); err != nil {
+		return Organization{}, err
+	}
+	return org, nil
+}
+
+func missingType(ctx context.Context, q lockorder.Querier, asked string) error {
+	types, err := ListOrganizationTypes(ctx, q)
+	if err != nil {
+		return err
+	}
+	missing := &notFoundError{what: "organisation type", asked: asked}
+	names := make([]string, 0, len(types))
+	for _, t := range types {
+		names = append(names, t.Slug)
+	}
+	if len(names) == 0 {
+		missing.hint = "there is none yet: bursar catalog apply makes them"
+	} else {
+		missing.hint = "there are: " + strings.Join(names, ", ")
+	}
+	return missing
+}
+
+// OrganizationType is a kind of organisation.
+type OrganizationType struct {
+	ID   uuid.UUID
+	Slug string
+	Name string
+	// Default is the slug of the product that an organisation of this type holds while nothing else does, "" for none.
+	Default string
+}
+
+// ListOrganizationTypes returns all organisation types by slug.
+func ListOrganizationTypes(ctx context.Context, q lockorder.Querier) ([]OrganizationType, error) {
+	rows, err := entitlementsdb.New(q).ListOrganizationTypes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the organisation types: %w", err)
+	}
+	types := make([]OrganizationType, 0, len(rows))
+	for _, r := range rows {
+		types = append(types, OrganizationType{ID: r.ID, Slug: r.Slug, Name: r.Name, Default: deref(r.DefaultProduct)})
+	}
+	return types, nil
+}
+
+// ListedOrganization is an organisation with what confers in its default pool, for a list.
+type ListedOrganization struct {
+	Organization
+	CreatedAt time.Time
+	// Conferring names the products, "" for none: "gold, seats × 3".
+	Conferring string
+}
+
+// ListOrganizations returns at most limit organisations whose slug comes after the one given, by slug. Begin with "".
+func ListOrganizations(ctx context.Context, q lockorder.Querier, after string, limit int) ([]ListedOrganization, error) {
+	rows, err := entitlementsdb.New(q).ListOrganizations(ctx, entitlementsdb.ListOrganizationsParams{After: after, Most: int32(limit)})
+	if err != nil {
+		return nil, fmt.Errorf("reading the organisations: %w", err)
+	}
+	list := make([]ListedOrganization, 0, len(rows))
+	for _, r := range rows {
+		list = append(list, ListedOrganization{
+			Organization: Organization{ID: r.ID, Slug: r.Slug, Name: r.Name, Type: r.Type, DefaultPool: r.DefaultPool},
+			CreatedAt:    r.CreatedAt, Conferring: r.Conferring,
+		})
+	}
+	return list, nil
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

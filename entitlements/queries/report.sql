@@ -1,0 +1,63 @@
+-- name: ReportPositions :many
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(sqlc.narg('at')::timestamptz, core.clock()) AS at
+), pools AS (
+    SELECT id, name, is_default FROM core.pools WHERE organization_id = @organization_id
+), effective AS MATERIALIZED (
+    SELECT e.position_id, e.confers, e.outranked_by
+    FROM pools CROSS JOIN instant CROSS JOIN LATERAL core.effective_positions(pools.id, instant.at)
+        AS e (position_id, product_id, ladder_id, rank, quantity, source, status, starts_at, ends_at, confers, outranked_by)
+), totals AS MATERIALIZED (
+    SELECT pools.id AS pool_id, a.resource_key, a.numeric_value, a.boolean_value
+    FROM pools CROSS JOIN instant CROSS JOIN LATERAL core.aggregate_pool(pools.id, instant.at) AS a (resource_key, kind, numeric_value, boolean_value)
+)
+SELECT instant.at::timestamptz AS at, pools.name AS pool, pos.id AS position_id,
+       pr.slug AS product, pr.name AS product_name, l.slug AS ladder, t.rank,
+       pos.source, pos.subscription_id, pos.item_id, pos.quantity, pos.status, pos.starts_at, pos.ends_at,
+       coalesce(e.confers, false)::boolean AS confers, (e.position_id IS NOT NULL)::boolean AS in_force, coalesce(e.outranked_by, '00000000-0000-0000-0000-000000000000')::uuid AS outranked_by,
+       r.resource_key, k.kind, k.aggregation, r.numeric_value, r.boolean_value,
+       coalesce(totals.numeric_value, 0)::bigint AS total_number, coalesce(totals.boolean_value, false)::boolean AS total_yes,
+       m.changed_at,
+       (m.numeric_value IS NOT DISTINCT FROM totals.numeric_value AND m.boolean_value IS NOT DISTINCT FROM totals.boolean_value)::boolean AS materialized
+FROM pools
+CROSS JOIN instant
+LEFT JOIN core.positions pos ON pos.pool_id = pools.id AND pos.status <> 'ended'
+LEFT JOIN effective e ON e.position_id = pos.id
+LEFT JOIN core.products pr ON pr.id = pos.product_id
+LEFT JOIN core.tiers t ON t.product_id = pos.product_id
+LEFT JOIN core.ladders l ON l.id = t.ladder_id
+LEFT JOIN core.product_sets ps ON ps.product_id = pos.product_id
+LEFT JOIN core.set_rules r ON r.set_id = ps.set_id
+LEFT JOIN core.resource_keys k ON k.key = r.resource_key
+LEFT JOIN totals ON totals.pool_id = pools.id AND totals.resource_key = r.resource_key
+LEFT JOIN core.pool_entitlements m ON m.pool_id = pools.id AND m.resource_key = r.resource_key
+ORDER BY pools.is_default DESC, pools.name, r.resource_key, t.rank DESC NULLS LAST, pos.starts_at, pos.id;
+
+-- name: ReportCarriers :many
+SELECT k.key, k.kind, coalesce(p.slug, '')::text AS product, coalesce(l.slug, '')::text AS ladder
+FROM core.resource_keys k
+LEFT JOIN (core.set_rules r
+    JOIN core.product_sets ps ON ps.set_id = r.set_id
+    JOIN core.products p ON p.id = ps.product_id
+    LEFT JOIN core.tiers t ON t.product_id = p.id
+    LEFT JOIN core.ladders l ON l.id = t.ladder_id) ON r.resource_key = k.key
+ORDER BY k.key, l.slug, t.rank, p.slug;
+
+-- name: ReportHistoricLines :many
+SELECT DISTINCT ON (p.is_default, p.name, g.resource_key)
+       p.name AS pool, g.resource_key, g.to_value, g.act, g.workflow, g.at
+FROM core.ledger g JOIN core.pools p ON p.id = g.pool_id
+WHERE p.organization_id = @organization_id AND g.at <= @at
+ORDER BY p.is_default DESC, p.name, g.resource_key, g.id DESC;
+
+-- name: ReportHistoricPositions :many
+SELECT p.name AS pool, pos.id AS position_id, pr.slug AS product, pr.name AS product_name,
+       pos.source, pos.subscription_id, pos.item_id, pos.quantity, pos.starts_at, pos.ended_at, pos.end_reason
+FROM core.positions pos
+JOIN core.pools p ON p.id = pos.pool_id
+JOIN core.products pr ON pr.id = pos.product_id
+WHERE p.organization_id = @organization_id AND pos.starts_at <= @at AND (pos.ended_at IS NULL OR pos.ended_at > @at)
+ORDER BY p.is_default DESC, p.name, pos.starts_at, pos.id;
+
+-- name: IsPast :one
+SELECT (@at::timestamptz < core.clock())::boolean AS past;

@@ -1,0 +1,182 @@
+package entitlements
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/bursarhq/bursar/entitlements/internal/entitlementsdb"
+	"github.com/bursarhq/bursar/lockorder"
+)
+
+// ConvergeSubscription makes the positions of an active subscription those of its items: confers what is new, takes
+// over another quantity or product, resumes what was suspended (the same position, so that its place on its ladder is
+// what it was), ends what has no item any more, and settles every pool touched. The caller holds the subscription's key
+// and the rows of sub.Pool and of all pools that PoolsOfSubscription names.
+func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Subscription) (Changes, error) {
+	if err := sub.check(); err != nil {
+		return Changes{}, err
+	}
+	c, err := openSubscription(ctx, tx, act, sub.ID, sub.Pool)
+	if err != nil {
+		return Changes{}, err
+	}
+	live := make(map[string]entitlementsdb.ListSubscriptionPositionsRow, len(c.positions))
+	for _, p := range c.positions {
+		live[p.ItemID] = p
+	}
+	wanted := map[string]bool{}
+	for _, id := range sub.Keep {
+		wanted[id] = true
+	}
+	var removed, replaced []uuid.UUID
+	var confer []entitlementsdb.InsertItemPositionParams
+	for _, item := range sub.Items {
+		if item.Quantity <= 0 {
+			continue
+		}
+		wanted[item.ID] = true
+		p, held := live[item.ID]
+		if held && p.ProductID == item.Product {
+			if p.Quantity == item.Quantity && p.Status == statusActive {
+				continue
+			}
+			if err := c.q.UpdateItemPosition(ctx, entitlementsdb.UpdateItemPositionParams{ID: p.ID, Quantity: item.Quantity}); err != nil {
+				return Changes{}, fmt.Errorf("changing the position of item %s: %w", item.ID, err)
+			}
+			c.changes.Changed++
+			continue
+		}
+		pool := sub.Pool
+		if held {
+			replaced = append(replaced, p.ID)
+			pool = p.PoolID
+		}
+		confer = append(confer, entitlementsdb.InsertItemPositionParams{
+			PoolID: pool, ProductID: item.Product, SubscriptionID: sub.ID, ItemID: item.ID, Quantity: item.Quantity,
+			Status: statusActive, StartsAt: c.now, Act: act.Name,
+		})
+	}
+	for _, p := range c.positions {
+		if !wanted[p.ItemID] {
+			removed = append(removed, p.ID)
+		}
+	}
+	// An item has one live position at most, so what makes room comes first.
+	if err := c.end(ctx, EndItemRemoved, removed); err != nil {
+		return Changes{}, err
+	}
+	if err := c.end(ctx, EndProductChanged, replaced); err != nil {
+		return Changes{}, err
+	}
+	for _, params := range confer {
+		if err := c.q.InsertItemPosition(ctx, params); err != nil {
+			return Changes{}, fmt.Errorf("conferring item %s: %w", params.ItemID, err)
+		}
+		c.changes.Conferred++
+	}
+	return c.settle(ctx, sub.Pool)
+}
+
+// SuspendSubscription suspends the live positions of a subscription and settles their pools. What is suspended confers
+// nothing and keeps its place: nothing below it on its ladder confers instead, and no floor is restored. The caller holds
+// the subscription's key and the rows of all pools that PoolsOfSubscription names.
+func SuspendSubscription(ctx context.Context, tx *lockorder.Tx, act Act, subscriptionID string) (Changes, error) {
+	c, err := openSubscription(ctx, tx, act, subscriptionID)
+	if err != nil {
+		return Changes{}, err
+	}
+	n, err := c.q.SuspendPositions(ctx, subscriptionID)
+	if err != nil {
+		return Changes{}, fmt.Errorf("suspending the positions of subscription %s: %w", subscriptionID, err)
+	}
+	c.changes.Changed += int(n)
+	return c.settle(ctx)
+}
+
+// EndSubscription ends the live positions of a subscription for the reason given (EndSubscriptionEnded), and settles
+// their pools: what they outranked confers again, and the floor returns where nothing else is held. The caller holds the
+// subscription's key and the rows of all pools that PoolsOfSubscription names.
+func EndSubscription(ctx context.Context, tx *lockorder.Tx, act Act, subscriptionID, reason string) (Changes, error) {
+	if reason == "" {
+		return Changes{}, fmt.Errorf("%w: subscription %s is to end without a reason", ErrInvalid, subscriptionID)
+	}
+	c, err := openSubscription(ctx, tx, act, subscriptionID)
+	if err != nil {
+		return Changes{}, err
+	}
+	ids := make([]uuid.UUID, 0, len(c.positions))
+	for _, p := range c.positions {
+		ids = append(ids, p.ID)
+	}
+	if err := c.end(ctx, reason, ids); err != nil {
+		return Changes{}, err
+	}
+	return c.settle(ctx)
+}
+
+// opened is one act on one subscription, its positions read under its locks.
+type opened struct {
+	now       time.Time
+	tx        *lockorder.Tx
+	q         *entitlementsdb.Queries
+	act       Act
+	positions []entitlementsdb.ListSubscriptionPositionsRow
+	changes   Changes
+}
+
+// openSubscription requires what every act on a subscription relies on, and reads its positions under it.
+func openSubscription(ctx context.Context, tx *lockorder.Tx, act Act, subscriptionID string, pools ...uuid.UUID) (*opened, error) {
+	if err := act.check(); err != nil {
+		return nil, err
+	}
+	if err := tx.RequireKind(lockorder.Materializing); err != nil {
+		return nil, err
+	}
+	if err := tx.Require(lockorder.SubscriptionKey(subscriptionID)); err != nil {
+		return nil, err
+	}
+	if err := requirePools(tx, pools); err != nil {
+		return nil, err
+	}
+	c := &opened{tx: tx, q: entitlementsdb.New(tx), act: act}
+	var err error
+	if c.positions, err = c.q.ListSubscriptionPositions(ctx, subscriptionID); err != nil {
+		return nil, fmt.Errorf("reading the positions of subscription %s: %w", subscriptionID, err)
+	}
+	if err := requirePools(tx, c.pools()); err != nil {
+		return nil, err
+	}
+	c.now, err = tx.Now(ctx)
+	return c, err
+}
+
+// pools returns the pools of the positions that were live when the act began.
+func (c *opened) pools() []uuid.UUID {
+	pools := make([]uuid.UUID, 0, len(c.positions))
+	for _, p := range c.positions {
+		pools = append(pools, p.PoolID)
+	}
+	return pools
+}
+
+func (c *opened) end(ctx context.Context, reason string, ids []uuid.UUID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	n, err := c.q.EndPositions(ctx, entitlementsdb.EndPositionsParams{At: c.now, Act: c.act.Name, Reason: reason, Ids: ids})
+	if err != nil {
+		return fmt.Errorf("ending %d positions (%s): %w", len(ids), reason, err)
+	}
+	c.changes.Ended += int(n)
+	return nil
+}
+
+func (c *opened) settle(ctx context.Context, more ...uuid.UUID) (Changes, error) {
+	n, err := Settle(ctx, c.tx, c.act, slices.Concat(more, c.pools())...)
+	c.changes.Entitlements = n
+	return c.changes, err
+}
