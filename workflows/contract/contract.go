@@ -50,7 +50,7 @@ const (
 	AttrOrganization = "BursarOrganization"
 	// AttrObject is the Stripe id of the object the workflow is about.
 	AttrObject = "BursarObject"
-	// AttrOutcome is the outcome of the last reconcile.
+	// AttrOutcome is the outcome of the last reconcile, or OutcomeRetrying or OutcomeFailed.
 	AttrOutcome = "BursarOutcome"
 )
 
@@ -100,6 +100,12 @@ const (
 	OutcomeApplied   = "applied"   // Stripe's state now stands in the tables, and something changed
 	OutcomeUnchanged = "unchanged" // Stripe's state already stood in the tables
 	OutcomeParked    = "parked"    // it cannot be applied as a whole; the reason is in stripe.parked_work
+)
+
+// Values of AttrOutcome beside the outcomes: what became of the last try when it had none.
+const (
+	OutcomeRetrying = "retrying" // it failed in a way that may pass, and goes on being tried
+	OutcomeFailed   = "failed"   // it could neither be applied nor parked: the workflow has failed
 )
 
 // ReconcileResult is what a reconcile did, in ids, codes and counts.
