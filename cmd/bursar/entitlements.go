@@ -1,0 +1,257 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/bursarhq/bursar/billing"
+	"github.com/bursarhq/bursar/entitlements"
+)
+
+func newEntitlementsCommand(a *app) *cobra.Command {
+	var at string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "entitlements ORG",
+		Short: "Show what an organisation may use, and why",
+		Long: `Shows each entitlement of an organisation, named by slug or id, with its reason; what it holds that gives nothing, and why;
+what it has nothing of, and what would give it; and the parked work of its Stripe customers.
+
+With --at a moment in the past, values come from the ledger.`,
+		Example: `  bursar entitlements acme
+  bursar entitlements acme --at 2026-03-01T12:00:00Z
+  bursar entitlements acme --json`,
+		Args: exactly("ORG"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			instant, err := parseTime(at)
+			if err != nil {
+				return usagef(cmd, "%w", err)
+			}
+			db, err := a.openDB(ctx)
+			if err != nil {
+				return err
+			}
+			org, err := entitlements.FindOrganization(ctx, db.Reader(), args[0])
+			if err != nil {
+				return err
+			}
+			report, err := entitlements.Effective(ctx, db.Reader(), org.ID, instant)
+			if err != nil {
+				return err
+			}
+			customers, err := billing.ListCustomers(ctx, db.Reader(), &org.ID)
+			if err != nil {
+				return err
+			}
+			parked, err := billing.AllParked(ctx, db.Reader(), billing.ParkedFilter{Organization: &org.ID})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				ids := make([]string, len(customers))
+				for i, c := range customers {
+					ids[i] = c.ID
+				}
+				return a.printJSON(struct {
+					Organization organizationJSON `json:"organization"`
+					entitlements.Report
+					Customers []string     `json:"customers"`
+					Parked    []parkedJSON `json:"parked"`
+				}{toJSON(org), report, ids, parkedForPrograms(parked)})
+			}
+			printReport(a.out, org, report)
+			printStripe(a.out, org, customers, parked)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&at, "at", "", "another moment than now: 2026-03-01T12:00:00Z, or 2026-03-01 for midnight UTC")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	return cmd
+}
+
+// parseTime reads a moment; the empty string is the zero time.
+func parseTime(s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z", "2006-01-02"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no moment; write it like 2026-03-01T12:00:00Z or 2026-03-01", s)
+}
+
+// printReport prints what an organisation may use, and why, as tables.
+func printReport(out io.Writer, org entitlements.Organization, r entitlements.Report) {
+	fmt.Fprintf(out, "%s (%s), type %s, at %s\n\n", org.Slug, org.Name, org.Type, when(r.At))
+	if len(r.Lines)+len(r.Missing) == 0 {
+		fmt.Fprintln(out, "It may use nothing.")
+	} else {
+		pools := severalPools(r)
+		t := tableWriter("KEY", "VALUE", "SINCE", "WHY")
+		for _, line := range r.Lines {
+			since := "not yet"
+			if line.Since != nil {
+				since = when(*line.Since)
+			}
+			key := line.Key
+			if pools {
+				key += " (pool " + line.Pool + ")"
+			}
+			t.AppendRow(table.Row{key, line.Value, since, why(line)})
+		}
+		for _, m := range r.Missing {
+			t.AppendRow(table.Row{m.Key, "nothing", "", whyMissing(m, r.Held)})
+		}
+		render(out, t)
+	}
+	if len(r.Held) == 0 {
+		return
+	}
+	heading := "Held but not conferring:"
+	header := []string{"PRODUCT", "HELD THROUGH", "SINCE", "WHY NOT"}
+	if r.Historical {
+		heading = "Held then:"
+		header[3] = "WHAT BECAME OF IT"
+	}
+	fmt.Fprintf(out, "\n%s\n", heading)
+	t := tableWriter(header...)
+	for _, h := range r.Held {
+		note := whyNot(h, r.At)
+		if r.Historical {
+			note = "held still"
+			if h.EndedAt != nil {
+				note = fmt.Sprintf("ended %s (%s)", when(*h.EndedAt), h.EndReason)
+			}
+		}
+		t.AppendRow(table.Row{times(h.Position), through(h.Position), when(h.Since), note})
+	}
+	render(out, t)
+}
+
+func severalPools(r entitlements.Report) bool {
+	return slices.ContainsFunc(r.Lines, func(l entitlements.Line) bool { return l.Pool != r.Lines[0].Pool })
+}
+
+// why tells the reasons of a line, one below the other where there are several.
+func why(line entitlements.Line) string {
+	if line.Act != "" {
+		s := "set by " + line.Act
+		if line.Workflow != "" {
+			s += " (workflow " + line.Workflow + ")"
+		}
+		return s
+	}
+	reasons := make([]string, len(line.Reasons))
+	for i, r := range line.Reasons {
+		s := times(r.Position) + ", " + through(r.Position) + place(r.Position)
+		if r.Until != nil {
+			s += "; until " + when(*r.Until)
+		}
+		if len(line.Reasons) > 1 || (r.Quantity > 1 && r.Contributes != line.Value) {
+			s = r.Contributes.String() + " from " + s
+		}
+		reasons[i] = s
+	}
+	return strings.Join(reasons, "\n")
+}
+
+// times is "Gold membership", or "Seats × 3".
+func times(p entitlements.Position) string {
+	if p.Quantity > 1 {
+		return fmt.Sprintf("%s × %d", p.ProductName, p.Quantity)
+	}
+	return p.ProductName
+}
+
+func through(p entitlements.Position) string {
+	switch {
+	case p.Source == "default":
+		return "the default of its type"
+	case p.SubscriptionID == "":
+		return p.Source
+	case p.Status == "":
+		return "subscription " + p.SubscriptionID
+	}
+	return fmt.Sprintf("subscription %s (%s)", p.SubscriptionID, p.Status)
+}
+
+func place(p entitlements.Position) string {
+	switch {
+	case p.Ladder == "":
+		return ""
+	case p.Rank == 0:
+		return "; the floor of " + p.Ladder
+	}
+	return fmt.Sprintf("; tier %d of %s", p.Rank, p.Ladder)
+}
+
+func whyNot(h entitlements.Held, at time.Time) string {
+	switch h.Why {
+	case entitlements.WhySuspended:
+		s := "suspended: Stripe shows its subscription as unpaid or paused"
+		if h.OutrankedBy != nil {
+			return s + "; and outranked by " + times(*h.OutrankedBy) + ", " + through(*h.OutrankedBy)
+		}
+		if h.Ladder != "" {
+			s += "; it keeps its place on " + h.Ladder + ", so nothing below it there confers"
+		}
+		return s
+	case entitlements.WhyOutranked:
+		if h.OutrankedBy == nil {
+			return "outranked on " + h.Ladder
+		}
+		s := "outranked on " + h.Ladder + " by " + times(*h.OutrankedBy) + ", " + through(*h.OutrankedBy)
+		if h.OutrankedBy.Status == "suspended" {
+			s += ", which keeps its place though it confers nothing"
+		}
+		return s
+	case entitlements.WhyNotInForce:
+		if h.Until != nil && !h.Until.After(at) {
+			return "over since " + when(*h.Until)
+		}
+		return "begins " + when(h.Since)
+	case entitlements.WhyNoRules:
+		return "its product carries no rule"
+	}
+	return h.Why
+}
+
+// whyMissing tells what would give a key that the organisation has nothing of.
+func whyMissing(m entitlements.Missing, held []entitlements.Held) string {
+	for _, h := range held {
+		if slices.Contains(h.Keys, m.Key) {
+			return fmt.Sprintf("%s would give it, but does not confer: see below", h.ProductName)
+		}
+	}
+	if len(m.Products) == 0 {
+		return "no product gives it"
+	}
+	return "it holds no product that gives it; these do: " + strings.Join(m.Products, ", ")
+}
+
+// printStripe prints which customers pay for the organisation and what of theirs is parked.
+func printStripe(out io.Writer, org entitlements.Organization, customers []billing.Customer, parked []billing.Parked) {
+	fmt.Fprintln(out)
+	if len(customers) == 0 {
+		fmt.Fprintf(out, "No Stripe customer is linked to %s, so no subscription can reach it: bursar customer link CUSTOMER %s\n", org.Slug, org.Slug)
+		return
+	}
+	ids := make([]string, len(customers))
+	for i, c := range customers {
+		ids[i] = c.ID
+	}
+	fmt.Fprintf(out, "Stripe: %s\n", strings.Join(ids, ", "))
+	if len(parked) > 0 {
+		fmt.Fprintln(out, "\nParked, and so not applied:")
+		printParked(out, parked)
+	}
+}
