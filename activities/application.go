@@ -65,11 +65,11 @@ func (a *application) prepare(ctx context.Context) error {
 // converge makes positions and entitlements follow.
 func (a *application) converge(ctx context.Context) (err error) {
 	switch a.seen.Standing {
-	case billing.Confers:
+	case billing.Confers, billing.Suspends:
 		if !a.linked {
 			return nil // there is no pool to confer into; it is parked
 		}
-		sub := entitlements.Subscription{ID: a.seen.ID, Pool: a.org.DefaultPool}
+		sub := entitlements.Subscription{ID: a.seen.ID, Pool: a.org.DefaultPool, Suspended: a.seen.Standing == billing.Suspends}
 		for _, m := range a.mapped {
 			sub.Items = append(sub.Items, entitlements.Item{ID: m.ID, Product: m.ProductID, Quantity: m.Quantity})
 		}
@@ -77,8 +77,6 @@ func (a *application) converge(ctx context.Context) (err error) {
 			sub.Keep = append(sub.Keep, i.ID)
 		}
 		a.changes, err = entitlements.ConvergeSubscription(ctx, a.tx, a.act, sub)
-	case billing.Suspends:
-		a.changes, err = entitlements.SuspendSubscription(ctx, a.tx, a.act, a.seen.ID)
 	case billing.Ends:
 		a.changes, err = entitlements.EndSubscription(ctx, a.tx, a.act, a.seen.ID, entitlements.EndSubscriptionEnded)
 	case billing.Pending:
@@ -86,16 +84,17 @@ func (a *application) converge(ctx context.Context) (err error) {
 	return err
 }
 
-// park returns what remains to be parked, nil when everything could be applied. A subscription that confers nothing any more,
-// or not yet, needs neither link nor mapping.
+// park returns what remains to be parked, nil when everything could be applied. A subscription that is over, or
+// not paid yet, needs neither link nor mapping; one that is suspended does, since it keeps its place on its ladders.
 func (a *application) park() *billing.Work {
 	work := &billing.Work{Kind: billing.ParkedSubscription, ObjectID: a.seen.ID, SubscriptionID: a.seen.ID}
 	var details []string
-	if !a.linked && (a.seen.Standing == billing.Confers || a.seen.Standing == billing.Suspends) {
+	holds := a.seen.Standing == billing.Confers || a.seen.Standing == billing.Suspends
+	if !a.linked && holds {
 		work.Reason, work.WaitingCustomer = billing.ReasonUnknownCustomer, a.seen.Customer
 		details = append(details, fmt.Sprintf("Customer %s is linked to no organisation, so nothing was conferred; link it: bursar customer link %s ORGANISATION", a.seen.Customer, a.seen.Customer))
 	}
-	if len(a.unmapped) > 0 && a.seen.Standing == billing.Confers {
+	if len(a.unmapped) > 0 && holds {
 		if work.Reason == "" {
 			work.Reason = billing.ReasonUnmappedPrice
 		}

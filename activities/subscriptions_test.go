@@ -68,6 +68,28 @@ func TestALifeOfASubscription(t *testing.T) {
 	r.ledgerAgrees()
 }
 
+// Two members whose subscriptions Stripe shows alike hold alike, whichever states were read on the way.
+func TestSuspensionDoesNotDependOnWhatWasReadBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	one, other := r.subscribe(r.member("one"), "gold", "extra"), r.subscribe(r.member("other"), "gold", "extra")
+	r.reconcile(one) // only of this one the active state is read
+	for _, id := range []string{one, other} {
+		r.status(id, "unpaid")
+		r.reconcile(id)
+	}
+	require.Equal(t, "extra×1:suspended gold×1:suspended", r.held("one", false))
+	require.Equal(t, r.held("one", false), r.held("other", false))
+	require.Empty(t, r.entitlements("other"))
+
+	for _, id := range []string{one, other} {
+		r.change(id, func(s *standin.Subscription) { s.Items = s.Items[1:] })
+		r.reconcile(id)
+	}
+	require.Equal(t, "extra×1:suspended free×1:active", r.held("one", false), "an item that is gone gives its place up, also while suspended")
+	require.Equal(t, r.held("one", false), r.held("other", false))
+}
+
 func TestSuspensionKeepsThePlaceAndRecoveryIsExact(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -131,11 +132,22 @@ func (h *house) tryConverge(sub entitlements.Subscription) (entitlements.Changes
 	})
 }
 
+// suspend suspends a subscription with the items that it holds.
 func (h *house) suspend(subscription string) entitlements.Changes {
 	h.t.Helper()
-	changes, err := h.in(subscription, nil, func(ctx context.Context, tx *lockorder.Tx) (entitlements.Changes, error) {
-		return entitlements.SuspendSubscription(ctx, tx, act, subscription)
+	sub := entitlements.Subscription{ID: subscription, Suspended: true}
+	rows, err := h.pool.Query(h.t.Context(), `SELECT pool_id, item_id, product_id, quantity FROM core.positions WHERE subscription_id = $1 AND status <> 'ended'`, subscription)
+	require.NoError(h.t, err)
+	var held entitlements.Item
+	_, err = pgx.ForEachRow(rows, []any{&sub.Pool, &held.ID, &held.Product, &held.Quantity}, func() error {
+		sub.Items = append(sub.Items, held)
+		return nil
 	})
+	require.NoError(h.t, err)
+	if len(sub.Items) == 0 {
+		return entitlements.Changes{}
+	}
+	changes, err := h.tryConverge(sub)
 	require.NoError(h.t, err)
 	return changes
 }

@@ -46,7 +46,7 @@ type Item struct {
 // MaxQuantity is the largest quantity that a position may have.
 const MaxQuantity = 1_000_000
 
-// Subscription is what an active subscription confers.
+// Subscription is what a subscription that is not over confers, or would confer if it were not suspended.
 type Subscription struct {
 	// ID is Stripe's id of the subscription.
 	ID string
@@ -54,8 +54,11 @@ type Subscription struct {
 	Pool uuid.UUID
 	// Items are the items that are converged.
 	Items []Item
-	// Keep are the ids of items whose positions stay as they are: neither changed nor ended.
+	// Keep are the ids of items whose positions stay as they are: neither changed nor ended. Of a suspended subscription
+	// they are suspended with the rest.
 	Keep []string
+	// Suspended says that nothing of it confers for now.
+	Suspended bool
 }
 
 // Changes counts what a function did.

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/bursarhq/bursar/entitlements"
 )
 
 // The model says in memory what the database must come to: positions by item, and what they add up to.
@@ -36,7 +38,7 @@ var modelProducts = map[string]modelRules{
 	"free": {1, 1, false}, "silver": {10, 5, false}, "gold": {100, 20, true}, "disk": {7, 0, false}, "turbo": {0, 9, false}, "plain": {},
 }
 
-func (m *model) converge(subscription string, pool int, items []item) {
+func (m *model) converge(subscription string, pool int, suspended bool, items []item) {
 	m.clock++
 	wanted := map[string]bool{}
 	for _, it := range items {
@@ -47,11 +49,11 @@ func (m *model) converge(subscription string, pool int, items []item) {
 		p := m.positions[it.id]
 		switch {
 		case p == nil:
-			m.positions[it.id] = &modelPosition{subscription: subscription, product: it.product, pool: pool, quantity: int(it.quantity), since: m.clock}
+			m.positions[it.id] = &modelPosition{subscription: subscription, product: it.product, pool: pool, quantity: int(it.quantity), since: m.clock, suspended: suspended}
 		case p.product != it.product:
-			m.positions[it.id] = &modelPosition{subscription: subscription, product: it.product, pool: p.pool, quantity: int(it.quantity), since: m.clock}
+			m.positions[it.id] = &modelPosition{subscription: subscription, product: it.product, pool: p.pool, quantity: int(it.quantity), since: m.clock, suspended: suspended}
 		default:
-			p.quantity, p.suspended = int(it.quantity), false
+			p.quantity, p.suspended = int(it.quantity), suspended
 		}
 	}
 	maps.DeleteFunc(m.positions, func(id string, p *modelPosition) bool { return p.subscription == subscription && !wanted[id] })
@@ -180,8 +182,12 @@ func TestAnyActsComeToWhatTheModelSays(t *testing.T) {
 				if rapid.Bool().Draw(rt, "more") {
 					items = append(items, item{name(fmt.Sprintf("it_%d_more", sub)), rapid.SampledFrom([]string{"disk", "turbo", "plain"}).Draw(rt, "product"), rapid.Int64Range(0, 3).Draw(rt, "quantity")})
 				}
-				act = func() { h.converge(id, pools[pool], items...) }
-				m.converge(id, pool, items)
+				suspended := rapid.IntRange(0, 3).Draw(rt, "suspended") == 0
+				act = func() {
+					_, err := h.tryConverge(entitlements.Subscription{ID: id, Pool: pools[pool], Items: h.items(items), Suspended: suspended})
+					require.NoError(rt, err)
+				}
+				m.converge(id, pool, suspended, items)
 			case "suspend":
 				act = func() { h.suspend(id) }
 				m.suspend(id)

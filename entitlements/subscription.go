@@ -12,10 +12,12 @@ import (
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-// ConvergeSubscription makes the positions of an active subscription those of its items: confers what is new, takes
-// over another quantity or product, resumes what was suspended (the same position, so that its place on its ladder is
-// what it was), ends what has no item any more, and settles every pool touched. The caller holds the subscription's key
-// and the rows of sub.Pool and of all pools that PoolsOfSubscription names.
+// ConvergeSubscription makes the positions of a subscription those of its items: adds what is new, takes over another
+// quantity or product, ends what has no item any more, and settles every pool touched. They confer, or, of a suspended
+// subscription, are suspended: then they confer nothing and keep their place, so that nothing below them on their ladder
+// confers instead and no floor is restored. What is resumed is the same position, so that its place is what it was. The
+// outcome depends on sub alone, not on what was seen of the subscription before. The caller holds the subscription's key and
+// the rows of sub.Pool and of all pools that PoolsOfSubscription names.
 func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Subscription) (Changes, error) {
 	if err := sub.check(); err != nil {
 		return Changes{}, err
@@ -28,9 +30,29 @@ func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Su
 	for _, p := range c.positions {
 		live[p.ItemID] = p
 	}
+	status := statusActive
+	if sub.Suspended {
+		status = statusSuspended
+	}
+	change := func(p entitlementsdb.ListSubscriptionPositionsRow, quantity int64) error {
+		if p.Quantity == quantity && p.Status == status {
+			return nil
+		}
+		err := c.q.UpdateItemPosition(ctx, entitlementsdb.UpdateItemPositionParams{ID: p.ID, Quantity: quantity, Status: status})
+		if err != nil {
+			return fmt.Errorf("changing the position of item %s: %w", p.ItemID, err)
+		}
+		c.changes.Changed++
+		return nil
+	}
 	wanted := map[string]bool{}
 	for _, id := range sub.Keep {
 		wanted[id] = true
+		if p, held := live[id]; held && sub.Suspended {
+			if err := change(p, p.Quantity); err != nil {
+				return Changes{}, err
+			}
+		}
 	}
 	var removed, replaced []uuid.UUID
 	var confer []entitlementsdb.InsertItemPositionParams
@@ -41,13 +63,9 @@ func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Su
 		wanted[item.ID] = true
 		p, held := live[item.ID]
 		if held && p.ProductID == item.Product {
-			if p.Quantity == item.Quantity && p.Status == statusActive {
-				continue
+			if err := change(p, item.Quantity); err != nil {
+				return Changes{}, err
 			}
-			if err := c.q.UpdateItemPosition(ctx, entitlementsdb.UpdateItemPositionParams{ID: p.ID, Quantity: item.Quantity}); err != nil {
-				return Changes{}, fmt.Errorf("changing the position of item %s: %w", item.ID, err)
-			}
-			c.changes.Changed++
 			continue
 		}
 		pool := sub.Pool
@@ -57,7 +75,7 @@ func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Su
 		}
 		confer = append(confer, entitlementsdb.InsertItemPositionParams{
 			PoolID: pool, ProductID: item.Product, SubscriptionID: sub.ID, ItemID: item.ID, Quantity: item.Quantity,
-			Status: statusActive, StartsAt: c.now, Act: act.Name,
+			Status: status, StartsAt: c.now, Act: act.Name,
 		})
 	}
 	for _, p := range c.positions {
@@ -79,22 +97,6 @@ func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Su
 		c.changes.Conferred++
 	}
 	return c.settle(ctx, sub.Pool)
-}
-
-// SuspendSubscription suspends the live positions of a subscription and settles their pools. What is suspended confers
-// nothing and keeps its place: nothing below it on its ladder confers instead, and no floor is restored. The caller holds
-// the subscription's key and the rows of all pools that PoolsOfSubscription names.
-func SuspendSubscription(ctx context.Context, tx *lockorder.Tx, act Act, subscriptionID string) (Changes, error) {
-	c, err := openSubscription(ctx, tx, act, subscriptionID)
-	if err != nil {
-		return Changes{}, err
-	}
-	n, err := c.q.SuspendPositions(ctx, subscriptionID)
-	if err != nil {
-		return Changes{}, fmt.Errorf("suspending the positions of subscription %s: %w", subscriptionID, err)
-	}
-	c.changes.Changed += int(n)
-	return c.settle(ctx)
 }
 
 // EndSubscription ends the live positions of a subscription for the reason given (EndSubscriptionEnded), and settles

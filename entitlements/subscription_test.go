@@ -83,6 +83,33 @@ func TestSuspensionConfersNothingKeepsItsPlaceAndRecoversExactly(t *testing.T) {
 	require.Equal(t, had, h.has(pool))
 }
 
+// What is held of a suspended subscription follows from what Stripe shows, not from what was read of it before.
+func TestASuspendedSubscriptionConvergesToo(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	seen, unseen := h.org("seen", "club").DefaultPool, h.org("unseen", "club").DefaultPool
+	suspended := func(id string, pool uuid.UUID, keep []string, items ...item) entitlements.Changes {
+		changes, err := h.tryConverge(entitlements.Subscription{ID: id, Pool: pool, Items: h.items(items), Keep: keep, Suspended: true})
+		require.NoError(t, err)
+		return changes
+	}
+	h.converge("sub_1", seen, item{"it_1", "gold", 1})
+	suspended("sub_1", seen, nil, item{"it_1", "gold", 1})
+	suspended("sub_2", unseen, nil, item{"it_2", "gold", 1})
+	require.Equal(t, "gold it_1 suspended", h.holds(seen))
+	require.Equal(t, "gold it_2 suspended", h.holds(unseen), "first seen suspended, it takes the same place")
+	require.Empty(t, h.has(unseen))
+
+	suspended("sub_1", seen, nil, item{"it_1", "silver", 2})
+	require.Equal(t, "silver×2 it_1 suspended", h.holds(seen), "another product and quantity are taken over")
+	suspended("sub_1", seen, nil, item{"it_3", "disk", 1})
+	require.Equal(t, "disk it_3 suspended, free default active", h.holds(seen), "an item that is gone gives its place up")
+
+	h.converge("sub_1", seen, item{"it_3", "disk", 1})
+	suspended("sub_1", seen, []string{"it_3"})
+	require.Equal(t, "disk it_3 suspended, free default active", h.holds(seen), "what cannot be mapped is suspended with the rest")
+}
+
 func TestASuspendedSubscriptionAloneRestoresNoFloor(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -168,7 +195,7 @@ func TestLocksAreRequired(t *testing.T) {
 			return err
 		}},
 		"no subscription key": {lockorder.Spec{Kind: lockorder.Materializing}, []lockorder.Lock{lockorder.PoolRow(pool)}, func(ctx context.Context, tx *lockorder.Tx) error {
-			_, err := entitlements.SuspendSubscription(ctx, tx, act, "sub_1")
+			_, err := entitlements.ConvergeSubscription(ctx, tx, act, sub)
 			return err
 		}},
 		"pool not locked": {lockorder.Spec{Kind: lockorder.Materializing, Keys: key}, nil, func(ctx context.Context, tx *lockorder.Tx) error {

@@ -81,10 +81,6 @@ func TestTwoSubscriptionsOfOneCustomer(t *testing.T) {
 	customer := r.customer()
 	r.link(customer, "acme")
 	subs := []string{r.subscribe(customer), r.subscribe(customer)}
-	for _, sub := range subs { // what was never held cannot be suspended
-		_, err := r.starter.ReconcileNow(t.Context(), sub)
-		require.NoError(t, err)
-	}
 	for round := range 8 {
 		status := []string{"unpaid", "active"}[round%2]
 		var both sync.WaitGroup

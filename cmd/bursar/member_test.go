@@ -57,7 +57,8 @@ Stripe: cus_1
 `, steady(s.must("entitlements", "acme")))
 
 	s.subscription(func(ctx context.Context, tx *lockorder.Tx, act entitlements.Act, sub entitlements.Subscription) error {
-		_, err := entitlements.SuspendSubscription(ctx, tx, act, sub.ID)
+		sub.Suspended = true
+		_, err := entitlements.ConvergeSubscription(ctx, tx, act, sub)
 		return err
 	})
 	s.exec(`INSERT INTO stripe.parked_work (kind, object_id, reason, detail, subscription_id, waiting_customer, parked_at, last_tried_at)

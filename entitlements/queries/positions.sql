@@ -21,12 +21,8 @@ INSERT INTO core.positions (pool_id, product_id, source, subscription_id, item_i
 VALUES (@pool_id, @product_id, 'subscription', @subscription_id::text, @item_id::text, @quantity, @status, @starts_at, @act);
 
 -- name: UpdateItemPosition :exec
-UPDATE core.positions SET quantity = @quantity, status = 'active'
+UPDATE core.positions SET quantity = @quantity, status = @status
 WHERE id = @id AND status <> 'ended';
-
--- name: SuspendPositions :execrows
-UPDATE core.positions SET status = 'suspended'
-WHERE source = 'subscription' AND subscription_id = @subscription_id::text AND status = 'active';
 
 -- name: EndPositions :execrows
 UPDATE core.positions

@@ -125,10 +125,7 @@ func (h *house) subscribe(org entitlements.Organization, id, price, stripeProduc
 			return err
 		}
 		_, err := entitlements.ConvergeSubscription(ctx, tx, act, entitlements.Subscription{
-			ID: "sub_" + id, Pool: org.DefaultPool, Items: []entitlements.Item{{ID: "si_" + id, Product: productID, Quantity: 2}}})
-		if err == nil && status == "paused" {
-			_, err = entitlements.SuspendSubscription(ctx, tx, act, "sub_"+id)
-		}
+			ID: "sub_" + id, Pool: org.DefaultPool, Items: []entitlements.Item{{ID: "si_" + id, Product: productID, Quantity: 2}}, Suspended: status == "paused"})
 		return err
 	}))
 }

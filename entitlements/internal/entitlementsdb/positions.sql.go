@@ -236,38 +236,22 @@ func (q *Queries) SettlePool(ctx context.Context, arg SettlePoolParams) (int32, 
 	return changed, err
 }
 
-const suspendPositions = `-- name: SuspendPositions :execrows
-UPDATE core.positions SET status = 'suspended'
-WHERE source = 'subscription' AND subscription_id = $1::text AND status = 'active'
-`
-
-// SuspendPositions
-//
-//	UPDATE core.positions SET status = 'suspended'
-//	WHERE source = 'subscription' AND subscription_id = $1::text AND status = 'active'
-func (q *Queries) SuspendPositions(ctx context.Context, subscriptionID string) (int64, error) {
-	result, err := q.db.Exec(ctx, suspendPositions, subscriptionID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const updateItemPosition = `-- name: UpdateItemPosition :exec
-UPDATE core.positions SET quantity = $1, status = 'active'
-WHERE id = $2 AND status <> 'ended'
+UPDATE core.positions SET quantity = $1, status = $2
+WHERE id = $3 AND status <> 'ended'
 `
 
 type UpdateItemPositionParams struct {
 	Quantity int64
+	Status   string
 	ID       uuid.UUID
 }
 
 // UpdateItemPosition
 //
-//	UPDATE core.positions SET quantity = $1, status = 'active'
-//	WHERE id = $2 AND status <> 'ended'
+//	UPDATE core.positions SET quantity = $1, status = $2
+//	WHERE id = $3 AND status <> 'ended'
 func (q *Queries) UpdateItemPosition(ctx context.Context, arg UpdateItemPositionParams) error {
-	_, err := q.db.Exec(ctx, updateItemPosition, arg.Quantity, arg.ID)
+	_, err := q.db.Exec(ctx, updateItemPosition, arg.Quantity, arg.Status, arg.ID)
 	return err
 }
