@@ -78,7 +78,7 @@ func Park(ctx context.Context, tx *lockorder.Tx, w Work) error {
 	}
 	params := billingdb.WriteParkedParams{
 		Kind: string(w.Kind), ObjectID: w.ObjectID, Reason: string(w.Reason), Detail: w.Detail,
-		SubscriptionID: &w.SubscriptionID, WaitingCustomer: pointer(w.WaitingCustomer),
+		SubscriptionID: w.SubscriptionID, WaitingCustomer: pointer(w.WaitingCustomer),
 		WaitingPrices: []string{}, WaitingProducts: []string{}, WaitingOrganization: pointer(w.WaitingOrganization), At: now,
 	}
 	items := slices.Clone(w.WaitingItems)
@@ -159,7 +159,7 @@ func ListParked(ctx context.Context, q lockorder.Querier, filter ParkedFilter, a
 	for _, r := range rows {
 		parked = append(parked, Parked{
 			ParkedKey: ParkedKey{ParkedKind(r.Kind), r.ObjectID}, Reason: Reason(r.Reason), Detail: r.Detail,
-			SubscriptionID: deref(r.SubscriptionID), WaitingCustomer: deref(r.WaitingCustomer),
+			SubscriptionID: r.SubscriptionID, WaitingCustomer: deref(r.WaitingCustomer),
 			WaitingPrices: r.WaitingPrices, WaitingProducts: r.WaitingProducts, Attempts: int(r.Attempts),
 			ParkedAt: r.ParkedAt.UTC(), LastTriedAt: r.LastTriedAt.UTC(), RetryRequestedAt: utc(r.RetryRequestedAt),
 			Customer: cmp.Or(deref(r.WaitingCustomer), deref(r.MirrorCustomer)), Organization: deref(r.OrganizationSlug),
@@ -204,7 +204,7 @@ func ListDue(ctx context.Context, q lockorder.Querier, after ParkedKey, limit in
 	}
 	due := make([]Due, 0, len(rows))
 	for _, r := range rows {
-		due = append(due, Due{ParkedKey: ParkedKey{ParkedKind(r.Kind), r.ObjectID}, SubscriptionID: deref(r.SubscriptionID), RequestedAt: r.RetryRequestedAt})
+		due = append(due, Due{ParkedKey: ParkedKey{ParkedKind(r.Kind), r.ObjectID}, SubscriptionID: r.SubscriptionID, RequestedAt: r.RetryRequestedAt})
 	}
 	return due, nil
 }

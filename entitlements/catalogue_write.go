@@ -158,6 +158,9 @@ func (w *catalogueWriter) set(ctx context.Context, s, old Set, known bool) error
 	}
 	for _, key := range slices.Sorted(maps.Keys(old.Rules)) {
 		if _, kept := s.Rules[key]; !kept {
+			if err := w.tx.Require(lockorder.SetRuleRow(s.ID, key)); err != nil {
+				return err
+			}
 			if err := w.q.DeleteSetRule(ctx, entitlementsdb.DeleteSetRuleParams{SetID: s.ID, ResourceKey: key}); err != nil {
 				return err
 			}
@@ -167,6 +170,10 @@ func (w *catalogueWriter) set(ctx context.Context, s, old Set, known bool) error
 		value := s.Rules[key]
 		if before, had := old.Rules[key]; had && before == value {
 			continue
+		} else if had {
+			if err := w.tx.Require(lockorder.SetRuleRow(s.ID, key)); err != nil {
+				return err
+			}
 		}
 		number, yes := value.columns()
 		if err := w.q.PutSetRule(ctx, entitlementsdb.PutSetRuleParams{

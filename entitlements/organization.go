@@ -93,16 +93,13 @@ func CreateOrganization(ctx context.Context, tx *lockorder.Tx, act Act, n NewOrg
 	if err != nil {
 		return Organization{}, fmt.Errorf("reading organisation type %q: %w", n.Type, err)
 	}
-	exists, err := q.OrganizationExists(ctx, n.Slug)
-	if err != nil {
-		return Organization{}, fmt.Errorf("looking for organisation %q: %w", n.Slug, err)
-	}
-	if exists {
-		return Organization{}, fmt.Errorf("organisation %q %w", n.Slug, ErrExists)
-	}
 	org := Organization{ID: uuid.New(), Slug: n.Slug, Name: n.Name, Type: n.Type, DefaultPool: uuid.New()}
-	if err := q.InsertOrganization(ctx, entitlementsdb.InsertOrganizationParams{ID: org.ID, Slug: org.Slug, Name: org.Name, TypeID: typeID}); err != nil {
+	made, err := q.InsertOrganization(ctx, entitlementsdb.InsertOrganizationParams{ID: org.ID, Slug: org.Slug, Name: org.Name, TypeID: typeID})
+	switch {
+	case err != nil:
 		return Organization{}, fmt.Errorf("making organisation %q: %w", n.Slug, err)
+	case made == 0:
+		return Organization{}, fmt.Errorf("organisation %q %w", n.Slug, ErrExists)
 	}
 	if err := q.InsertDefaultPool(ctx, entitlementsdb.InsertDefaultPoolParams{ID: org.DefaultPool, OrganizationID: org.ID}); err != nil {
 		return Organization{}, fmt.Errorf("making the default pool of organisation %q: %w", n.Slug, err)

@@ -36,10 +36,10 @@ LIMIT @page_size;
 -- Whether something is due is told from what stands in the tables now: no link, mapping or new organisation has to remember to say so.
 SELECT p.kind, p.object_id, p.subscription_id, p.retry_requested_at
 FROM stripe.parked_work p
-WHERE p.resolved_at IS NULL AND p.subscription_id IS NOT NULL
+WHERE p.resolved_at IS NULL
   AND (p.retry_requested_at IS NOT NULL
        OR EXISTS (SELECT FROM stripe.customers c WHERE c.id = p.waiting_customer)
-       OR EXISTS (SELECT FROM core.organizations o WHERE p.waiting_organization IN (o.slug, o.id::text))
+       OR (p.waiting_organization IS NOT NULL AND EXISTS (SELECT FROM core.organizations o WHERE p.waiting_organization IN (o.slug, o.id::text)))
        OR EXISTS (SELECT FROM stripe.price_mappings m WHERE m.stripe_price_id = ANY (p.waiting_prices))
        OR EXISTS (SELECT FROM stripe.product_mappings m WHERE m.stripe_product_id = ANY (p.waiting_products)))
   AND (p.kind, p.object_id) > (@after_kind::text, @after_object::text)

@@ -230,7 +230,7 @@ func (a *app) printApplied(ctx context.Context, db *lockorder.DB, p catalog.Prev
 		if n == billing.PageSize {
 			more = " or more"
 		}
-		fmt.Fprintf(a.out, "%s%s can go on now and will be tried again by the worker within 30 seconds.\n", plural(n, "parked object"), more)
+		fmt.Fprintf(a.out, "%s%s can go on now and will be tried again by the worker shortly.\n", plural(n, "parked object"), more)
 	}
 	return nil
 }

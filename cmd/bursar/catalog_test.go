@@ -120,5 +120,5 @@ func TestCatalogApplyTellsWhatItFrees(t *testing.T) {
 	s.exec(`INSERT INTO stripe.parked_work (kind, object_id, reason, detail, subscription_id, waiting_prices, waiting_products, parked_at, last_tried_at)
 		VALUES ('subscription', 'sub_9', 'unmapped_price', 'Price price_new is not mapped.', 'sub_9', '{price_new}', '{prod_new}', now(), now())`)
 	out := s.must("catalog", "apply", s.file(strings.ReplaceAll(catalogFile, "prices: [price_gold]", "prices: [price_gold, price_new]")), "--yes")
-	require.Contains(t, out, "1 parked object can go on now and will be tried again by the worker within 30 seconds.")
+	require.Contains(t, out, "1 parked object can go on now and will be tried again by the worker shortly.")
 }

@@ -29,7 +29,7 @@ func newCustomerLinkCommand(a *app) *cobra.Command {
 		Use:   "link CUSTOMER ORG",
 		Short: "Link a Stripe customer to the organisation that it pays for",
 		Long: `Links a Stripe customer to an organisation, named by slug or id. Subscriptions that waited for the link are tried
-again by the worker within 30 seconds. A link never moves: linking a customer that belongs to another organisation is refused.`,
+again by the worker shortly. A link never moves: linking a customer that belongs to another organisation is refused.`,
 		Example: `  bursar customer link cus_NffrFeUfNV2Hib acme`,
 		Args:    exactly("CUSTOMER", "ORG"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +60,7 @@ again by the worker within 30 seconds. A link never moves: linking a customer th
 				fmt.Fprintf(a.out, "Nothing to do: %s is linked to %s already.\n", args[0], result.Organization.Slug)
 			}
 			for _, p := range result.Freed {
-				fmt.Fprintf(a.out, "Freed: %s %s, which will be tried again by the worker within 30 seconds.\n", p.Kind, p.ObjectID)
+				fmt.Fprintf(a.out, "Freed: %s %s, which will be tried again by the worker shortly.\n", p.Kind, p.ObjectID)
 			}
 			return nil
 		},

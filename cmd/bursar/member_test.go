@@ -139,7 +139,7 @@ func TestCustomerCommands(t *testing.T) {
 	s.park("sub_7", "cus_1")
 	s.park("sub_8", "cus_2")
 
-	require.Equal(t, "Linked cus_1 to acme (Acme).\nFreed: subscription sub_7, which will be tried again by the worker within 30 seconds.\n", s.must("customer", "link", "cus_1", "acme"))
+	require.Equal(t, "Linked cus_1 to acme (Acme).\nFreed: subscription sub_7, which will be tried again by the worker shortly.\n", s.must("customer", "link", "cus_1", "acme"))
 	require.Contains(t, s.must("customer", "link", "cus_1", "acme"), "Nothing to do: cus_1 is linked to acme already.")
 	require.Contains(t, s.fails(1, "customer", "link", "cus_1", "other"), "linked to organisation acme")
 	require.Contains(t, s.fails(1, "customer", "link", "price_1", "acme"), "not the id of a Stripe customer")
@@ -162,7 +162,7 @@ subscription sub_8  unknown       unknown_customer  (moment)      1  Customer cu
 `, steady(s.must("parked")))
 	require.Len(t, decode[[]parkedJSON](t, s.must("parked", "--json")), 2)
 
-	require.Equal(t, "subscription sub_7\n1 parked object will be tried again by the worker within 30 seconds.\n", s.must("parked", "retry", "sub_7"))
+	require.Equal(t, "subscription sub_7\n1 parked object will be tried again by the worker shortly.\n", s.must("parked", "retry", "sub_7"))
 	require.Contains(t, s.must("parked"), "cus_1 is linked to no organisation. (another try is under way)")
 	require.Contains(t, s.must("parked", "retry", "--all"), "2 parked objects will be tried again")
 	require.Contains(t, s.fails(1, "parked", "retry", "sub_none"), "nothing is parked under sub_none")

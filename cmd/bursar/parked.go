@@ -53,7 +53,7 @@ func newParkedRetryCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry {ID… | --all}",
 		Short: "Try parked work again",
-		Long:  "Asks for another try of parked objects, by their own id or their subscription's, or of all. The worker takes it up within 30 seconds.",
+		Long:  "Asks for another try of parked objects, by their own id or their subscription's, or of all. The worker takes it up at its next look, every 30 seconds unless set otherwise.",
 		Example: `  bursar parked retry sub_1PqRsT2eZvKYlo2C
   bursar parked retry --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,7 +76,7 @@ func newParkedRetryCommand(a *app) *cobra.Command {
 				fmt.Fprintf(a.out, "%s %s\n", key.Kind, key.ObjectID)
 			}
 			if n := len(result.Requested); n > 0 {
-				fmt.Fprintf(a.out, "%s will be tried again by the worker within 30 seconds.\n", plural(n, "parked object"))
+				fmt.Fprintf(a.out, "%s will be tried again by the worker shortly.\n", plural(n, "parked object"))
 			} else {
 				fmt.Fprintln(a.out, "Nothing is parked.")
 			}

@@ -88,7 +88,7 @@ CREATE TABLE stripe.parked_work (
     object_id            text COLLATE "C" NOT NULL CHECK (object_id <> ''),
     reason               text NOT NULL CHECK (reason IN ('unknown_customer', 'unmapped_price', 'not_found', 'livemode_mismatch', 'unknown_organization', 'conflicting_link', 'failed')),
     detail               text NOT NULL CHECK (detail <> ''),
-    subscription_id      text COLLATE "C",
+    subscription_id      text COLLATE "C" NOT NULL,
     waiting_customer     text COLLATE "C",
     waiting_prices       text[] NOT NULL DEFAULT '{}',
     waiting_products     text[] NOT NULL DEFAULT '{}',

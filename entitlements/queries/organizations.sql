@@ -26,14 +26,12 @@ WHERE o.slug > @after::text
 ORDER BY o.slug
 LIMIT @most;
 
--- name: InsertOrganization :exec
-INSERT INTO core.organizations (id, slug, name, type_id) VALUES (@id, @slug, @name, @type_id);
+-- name: InsertOrganization :execrows
+INSERT INTO core.organizations (id, slug, name, type_id) VALUES (@id, @slug, @name, @type_id)
+ON CONFLICT (slug) DO NOTHING;
 
 -- name: InsertDefaultPool :exec
 INSERT INTO core.pools (id, organization_id, name, is_default) VALUES (@id, @organization_id, 'default', true);
-
--- name: OrganizationExists :one
-SELECT EXISTS (SELECT FROM core.organizations WHERE slug = @slug::text) AS found;
 
 -- name: FindOrganizationType :one
 SELECT id FROM core.organization_types WHERE slug = @slug::text;

@@ -272,8 +272,11 @@ func (s *stack) applyCatalog(ctx context.Context, _ func(string)) (string, error
 func (s *stack) play(ctx context.Context) error {
 	if s.standin == nil {
 		n, err := s.poller.once(ctx)
-		if err != nil {
+		switch {
+		case err != nil && s.options.Once:
 			return err
+		case err != nil:
+			fmt.Fprintf(s.console, "\n  ! polling Stripe: %v; trying again\n", err)
 		}
 		fmt.Fprintf(s.console, "\nHanded over %s of the last day. What cannot be mapped yet is parked: bursar parked\n", count(n, "event"))
 		if !s.options.Once {

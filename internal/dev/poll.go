@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/stripe/stripe-go/v79"
@@ -41,7 +43,14 @@ func (p *poller) once(ctx context.Context) (int, error) {
 			return handed, err
 		}
 		for _, e := range events {
-			if err := p.hand(ctx, e); err != nil {
+			var refused *refusal
+			err := p.hand(ctx, e)
+			switch {
+			case errors.As(err, &refused) && refused.final():
+				// It would be refused for ever, and hold up those behind it.
+				fmt.Fprintf(p.console, "  ! event %s (%s) is left out: %v\n", e.ID, e.Type, err)
+				continue
+			case err != nil:
 				return handed, fmt.Errorf("event %s: %w", e.ID, err)
 			}
 			handed++
@@ -69,12 +78,23 @@ func (p *poller) hand(ctx context.Context, event *stripe.Event) error {
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<12))
 	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("the ingress answered %s", resp.Status)
+		return &refusal{resp.StatusCode, strings.TrimSpace(string(said))}
 	}
 	return nil
 }
+
+// refusal is an answer of the ingress other than yes.
+type refusal struct {
+	status int
+	said   string
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("the ingress answered %d: %s", r.status, r.said) }
+
+// final tells whether sending it again would be answered alike.
+func (r *refusal) final() bool { return r.status/100 == 4 && r.status != http.StatusTooManyRequests }
 
 // run polls until ctx ends. A failure is said once, and again when it changes.
 func (p *poller) run(ctx context.Context) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/stripe/stripe-go/v79"
@@ -86,8 +87,8 @@ func (s *story) play(ctx context.Context) error {
 		if err := c.act(ctx); err != nil {
 			return fmt.Errorf("chapter %d, %s: %w", i+1, c.title, err)
 		}
-		if err := s.standin.WaitDelivered(ctx); err != nil {
-			return fmt.Errorf("chapter %d, %s: webhooks were not accepted: %w", i+1, c.title, err)
+		if err := s.accepted(ctx); err != nil {
+			return fmt.Errorf("chapter %d, %s: %w", i+1, c.title, err)
 		}
 		result, err := s.settled(ctx)
 		if err != nil {
@@ -100,6 +101,23 @@ func (s *story) play(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// accepted waits until the ingress has taken every webhook.
+func (s *story) accepted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err := s.standin.WaitDelivered(ctx)
+	if err == nil {
+		return nil
+	}
+	var waiting []string
+	for _, e := range s.standin.Events() {
+		if !e.Delivered {
+			waiting = append(waiting, fmt.Sprintf("%s %s (%s)", e.Type, e.ID, count(s.standin.Attempts(e.ID), "attempt")))
+		}
+	}
+	return fmt.Errorf("the ingress has not taken %s: %w", strings.Join(waiting, ", "), err)
 }
 
 // settled waits until the subscription's workflow has nothing left to do, and returns what it did.

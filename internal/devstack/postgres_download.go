@@ -8,9 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
+
+// abandonAfter is how long a cancelled start waits for the library to be through, so that its folder is gone when the
+// process ends.
+const abandonAfter = 3 * time.Second
 
 // serverDownload says which server to download, and whence.
 type serverDownload struct {
@@ -61,10 +66,16 @@ func downloadServer(ctx context.Context, from serverDownload, runAs *syscall.Cre
 	select {
 	case err = <-fetched:
 	case <-ctx.Done():
+		tidied := make(chan struct{})
 		go func() {
+			defer close(tidied)
 			<-fetched
 			os.RemoveAll(staging)
 		}()
+		select {
+		case <-tidied:
+		case <-time.After(abandonAfter): // the next start sweeps what is left
+		}
 		return serverBinaries{}, fmt.Errorf("download PostgreSQL: %w", ctx.Err())
 	}
 	defer os.RemoveAll(staging)

@@ -145,7 +145,8 @@ func repository(t *testing.T, version string, gate <-chan struct{}) (url string,
 
 func TestDownloadServerOnce(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", openTempDir(t))
-	t.Setenv("HOME", openTempDir(t)) // macOS keeps caches under it
+	t.Setenv("TMPDIR", openTempDir(t)) // the library leaves a log in it
+	t.Setenv("HOME", openTempDir(t))   // macOS keeps caches under it
 	runAs, err := unprivilegedUser()
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +177,7 @@ func TestDownloadServerOnce(t *testing.T) {
 
 func TestDownloadServerFails(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", openTempDir(t))
+	t.Setenv("TMPDIR", openTempDir(t))
 	t.Setenv("HOME", openTempDir(t))
 	url, _ := repository(t, "17.5.0", nil)
 	_, err := downloadServer(t.Context(), serverDownload{version: embeddedpostgres.V16, repository: url}, nil, newProgress(nil))
@@ -187,6 +189,7 @@ func TestDownloadServerFails(t *testing.T) {
 func TestDownloadServerCancelled(t *testing.T) {
 	cache := openTempDir(t)
 	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("TMPDIR", openTempDir(t))
 	t.Setenv("HOME", cache)
 	gate := make(chan struct{})
 	url, _ := repository(t, "17.5.0", gate)

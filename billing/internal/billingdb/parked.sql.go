@@ -40,10 +40,10 @@ func (q *Queries) ClearRetryRequests(ctx context.Context, arg ClearRetryRequests
 const listDue = `-- name: ListDue :many
 SELECT p.kind, p.object_id, p.subscription_id, p.retry_requested_at
 FROM stripe.parked_work p
-WHERE p.resolved_at IS NULL AND p.subscription_id IS NOT NULL
+WHERE p.resolved_at IS NULL
   AND (p.retry_requested_at IS NOT NULL
        OR EXISTS (SELECT FROM stripe.customers c WHERE c.id = p.waiting_customer)
-       OR EXISTS (SELECT FROM core.organizations o WHERE p.waiting_organization IN (o.slug, o.id::text))
+       OR (p.waiting_organization IS NOT NULL AND EXISTS (SELECT FROM core.organizations o WHERE p.waiting_organization IN (o.slug, o.id::text)))
        OR EXISTS (SELECT FROM stripe.price_mappings m WHERE m.stripe_price_id = ANY (p.waiting_prices))
        OR EXISTS (SELECT FROM stripe.product_mappings m WHERE m.stripe_product_id = ANY (p.waiting_products)))
   AND (p.kind, p.object_id) > ($1::text, $2::text)
@@ -60,7 +60,7 @@ type ListDueParams struct {
 type ListDueRow struct {
 	Kind             string
 	ObjectID         string
-	SubscriptionID   *string
+	SubscriptionID   string
 	RetryRequestedAt *time.Time
 }
 
@@ -68,10 +68,10 @@ type ListDueRow struct {
 //
 //	SELECT p.kind, p.object_id, p.subscription_id, p.retry_requested_at
 //	FROM stripe.parked_work p
-//	WHERE p.resolved_at IS NULL AND p.subscription_id IS NOT NULL
+//	WHERE p.resolved_at IS NULL
 //	  AND (p.retry_requested_at IS NOT NULL
 //	       OR EXISTS (SELECT FROM stripe.customers c WHERE c.id = p.waiting_customer)
-//	       OR EXISTS (SELECT FROM core.organizations o WHERE p.waiting_organization IN (o.slug, o.id::text))
+//	       OR (p.waiting_organization IS NOT NULL AND EXISTS (SELECT FROM core.organizations o WHERE p.waiting_organization IN (o.slug, o.id::text)))
 //	       OR EXISTS (SELECT FROM stripe.price_mappings m WHERE m.stripe_price_id = ANY (p.waiting_prices))
 //	       OR EXISTS (SELECT FROM stripe.product_mappings m WHERE m.stripe_product_id = ANY (p.waiting_products)))
 //	  AND (p.kind, p.object_id) > ($1::text, $2::text)
@@ -131,7 +131,7 @@ type ListParkedRow struct {
 	ObjectID            string
 	Reason              string
 	Detail              string
-	SubscriptionID      *string
+	SubscriptionID      string
 	WaitingCustomer     *string
 	WaitingPrices       []string
 	WaitingProducts     []string
@@ -274,7 +274,7 @@ type WriteParkedParams struct {
 	ObjectID            string
 	Reason              string
 	Detail              string
-	SubscriptionID      *string
+	SubscriptionID      string
 	WaitingCustomer     *string
 	WaitingPrices       []string
 	WaitingProducts     []string

@@ -102,8 +102,9 @@ func (q *Queries) InsertDefaultPool(ctx context.Context, arg InsertDefaultPoolPa
 	return err
 }
 
-const insertOrganization = `-- name: InsertOrganization :exec
+const insertOrganization = `-- name: InsertOrganization :execrows
 INSERT INTO core.organizations (id, slug, name, type_id) VALUES ($1, $2, $3, $4)
+ON CONFLICT (slug) DO NOTHING
 `
 
 type InsertOrganizationParams struct {
@@ -116,14 +117,18 @@ type InsertOrganizationParams struct {
 // InsertOrganization
 //
 //	INSERT INTO core.organizations (id, slug, name, type_id) VALUES ($1, $2, $3, $4)
-func (q *Queries) InsertOrganization(ctx context.Context, arg InsertOrganizationParams) error {
-	_, err := q.db.Exec(ctx, insertOrganization,
+//	ON CONFLICT (slug) DO NOTHING
+func (q *Queries) InsertOrganization(ctx context.Context, arg InsertOrganizationParams) (int64, error) {
+	result, err := q.db.Exec(ctx, insertOrganization,
 		arg.ID,
 		arg.Slug,
 		arg.Name,
 		arg.TypeID,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const listOrganizationNames = `-- name: ListOrganizationNames :many
@@ -271,18 +276,4 @@ func (q *Queries) ListOrganizations(ctx context.Context, arg ListOrganizationsPa
 		return nil, err
 	}
 	return items, nil
-}
-
-const organizationExists = `-- name: OrganizationExists :one
-SELECT EXISTS (SELECT FROM core.organizations WHERE slug = $1::text) AS found
-`
-
-// OrganizationExists
-//
-//	SELECT EXISTS (SELECT FROM core.organizations WHERE slug = $1::text) AS found
-func (q *Queries) OrganizationExists(ctx context.Context, slug string) (bool, error) {
-	row := q.db.QueryRow(ctx, organizationExists, slug)
-	var found bool
-	err := row.Scan(&found)
-	return found, err
 }
