@@ -54,6 +54,7 @@ func (m migrator) run(ctx context.Context, url string) (applied []Applied, err e
 		var partial *goose.PartialError
 		if errors.As(err, &partial) {
 			results = partial.Applied
+			err = fmt.Errorf("%s: %w", partial.Failed.Source.Path, err)
 		}
 		for _, r := range results {
 			applied = append(applied, Applied{Name: r.Source.Path, Took: r.Duration})

@@ -35,6 +35,9 @@ type Options struct {
 	NowSQL string
 	// MaxConns bounds the pool. Default: pgxpool's.
 	MaxConns int32
+	// Observe is told of every lock that a transaction got, in the transaction's goroutine; it must be quick and safe for use
+	// by several at once. Nil tells nobody.
+	Observe func(Event)
 	// Configure may change the pool's configuration before it opens: tracers, TLS, the application name.
 	Configure func(*pgxpool.Config)
 }
@@ -140,6 +143,10 @@ type Spec struct {
 	Budget time.Duration
 }
 
+// tracer follows the global provider, also one that is set later.
+var tracer = otel.Tracer("github.com/bursarhq/bursar/lockorder")
+
+// openMark is the key of the mark that a transaction is open.
 type openMark struct{}
 
 // Run opens a transaction, takes the rendezvous of its kind and the declared keys, calls fn, and commits when fn
@@ -147,7 +154,7 @@ type openMark struct{}
 // mark that a transaction is open: a second Run in it is refused. Every error is an *Error with a verdict; fn's own
 // error is wrapped in it.
 func (db *DB) Run(ctx context.Context, spec Spec, fn func(ctx context.Context, tx *Tx) error) error {
-	ctx, span := otel.Tracer("github.com/bursarhq/bursar/lockorder").Start(ctx, "tx "+spec.Path,
+	ctx, span := tracer.Start(ctx, "tx "+spec.Path,
 		trace.WithAttributes(attribute.String("lockorder.path", spec.Path), attribute.String("lockorder.kind", spec.Kind.String())))
 	defer span.End()
 	err := db.run(ctx, spec, fn)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,55 +26,67 @@ const prefix = "bursar"
 type Lock struct {
 	class *Class
 	parts []string
-	text  string // hashed text of an advisory key; readable and unique for rows too
-	key   int64
+	key   int64 // of an advisory lock
 	err   error
 }
 
 // New returns the lock of a class for an identity. An empty part, a part that is not of its type, or the wrong
 // number of parts makes a Lock whose Err tells so. UUIDs are made lower case: one UUID in two cases is one lock.
 func New(class *Class, parts ...string) Lock {
-	l := Lock{class: class}
-	if class == nil {
-		l.err = errors.New("lockorder: no lock class given")
-		return l
+	return newLock(class, slices.Clone(parts))
+}
+
+// newLock is New for parts that nobody else has.
+func newLock(class *Class, parts []string) Lock {
+	if err := canonical(class, parts); err != nil {
+		return Lock{class: class, err: err}
 	}
-	if class.self != class {
-		l.err = fmt.Errorf("lockorder: class %q is not one of the package's", class.Name)
-		return l
+	return newCanonical(class, parts)
+}
+
+// newUUID is New for a class whose identity is one UUID. What a UUID is written as is canonical.
+func newUUID(class *Class, id uuid.UUID) Lock { return newCanonical(class, []string{id.String()}) }
+
+func newCanonical(class *Class, parts []string) Lock {
+	l := Lock{class: class, parts: parts}
+	if class.Kind != Row {
+		var buffer [128]byte // most texts fit
+		l.key = hashKey(appendText(buffer[:0], class.Name, parts))
 	}
-	if len(parts) != len(class.Identity) {
-		l.err = fmt.Errorf("lockorder: class %s takes %d identity parts, not %d", class.Name, len(class.Identity), len(parts))
-		return l
+	return l
+}
+
+// canonical checks the parts of an identity, and makes them what one identity is always written as.
+func canonical(class *Class, parts []string) error {
+	switch {
+	case class == nil:
+		return errors.New("lockorder: no lock class given")
+	case class.self != class:
+		return fmt.Errorf("lockorder: class %q is not one of the package's", class.Name)
+	case len(parts) != len(class.Identity):
+		return fmt.Errorf("lockorder: class %s takes %d identity parts, not %d", class.Name, len(class.Identity), len(parts))
 	}
-	l.parts = make([]string, len(parts))
 	for i, part := range parts {
 		canonical, err := canonicalPart(class.Identity[i], part)
 		if err != nil {
-			l.err = fmt.Errorf("lockorder: class %s: %w", class.Name, err)
-			return l
+			return fmt.Errorf("lockorder: class %s: %w", class.Name, err)
 		}
-		l.parts[i] = canonical
+		parts[i] = canonical
 	}
-	l.text = keyText(class.Name, l.parts)
-	if class.Kind != Row {
-		l.key = hashKey(l.text)
-	}
-	return l
+	return nil
 }
 
 func canonicalPart(p Part, s string) (string, error) {
 	switch {
 	case s == "":
 		return "", fmt.Errorf("%s is empty", p.Name)
-	case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
+	case !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0:
 		return "", fmt.Errorf("%s %q is not text that PostgreSQL can hold", p.Name, s)
 	case p.Type == "uuid":
-		id, err := uuid.Parse(s)
-		if err != nil || len(s) != 36 {
+		if len(s) != 36 || uuid.Validate(s) != nil {
 			return "", fmt.Errorf("%s %q is not a UUID", p.Name, s)
 		}
-		return id.String(), nil
+		return strings.ToLower(s), nil
 	case p.Type == "timestamptz":
 		at, err := time.Parse(time.RFC3339Nano, s)
 		if err != nil || at.Nanosecond()%1000 != 0 || at.UTC().Year() < 0 || at.UTC().Year() > 9999 {
@@ -89,75 +102,72 @@ const sortableTime = "2006-01-02T15:04:05.000000Z"
 
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// keyText is the text that is hashed. The escape keeps ("a:b", "c") and ("a", "b:c") apart.
-func keyText(family string, parts []string) string {
-	var b strings.Builder
-	b.WriteString(prefix)
-	b.WriteByte(':')
-	b.WriteString(family)
+// appendText appends the text that is hashed. The escape keeps ("a:b", "c") and ("a", "b:c") apart.
+func appendText(b []byte, family string, parts []string) []byte {
+	b = append(append(append(b, prefix...), ':'), family...)
 	for _, p := range parts {
-		b.WriteByte(':')
-		if strings.ContainsAny(p, "%:") {
+		b = append(b, ':')
+		if strings.IndexByte(p, '%') >= 0 || strings.IndexByte(p, ':') >= 0 {
 			p = escaper.Replace(p)
 		}
-		b.WriteString(p)
+		b = append(b, p...)
 	}
-	return b.String()
+	return b
 }
 
-func hashKey(text string) int64 {
-	sum := sha256.Sum256([]byte(text))
+func hashKey(text []byte) int64 {
+	sum := sha256.Sum256(text)
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
 
 // SubscriptionKey is the lock of one Stripe subscription.
-func SubscriptionKey(id string) Lock { return New(Subscription, id) }
+func SubscriptionKey(id string) Lock { return newLock(Subscription, []string{id}) }
 
 // InvoiceKey is the lock of one Stripe invoice.
-func InvoiceKey(id string) Lock { return New(Invoice, id) }
+func InvoiceKey(id string) Lock { return newLock(Invoice, []string{id}) }
 
 // ProductKey is the lock of one product's sync.
-func ProductKey(id uuid.UUID) Lock { return New(Product, id.String()) }
+func ProductKey(id uuid.UUID) Lock { return newUUID(Product, id) }
 
 // WorkspaceKey is the lock of one workspace's sites.
-func WorkspaceKey(id uuid.UUID) Lock { return New(Workspace, id.String()) }
+func WorkspaceKey(id uuid.UUID) Lock { return newUUID(Workspace, id) }
 
 // LifecycleKey is the lock of one instance's requests.
-func LifecycleKey(id uuid.UUID) Lock { return New(Lifecycle, id.String()) }
+func LifecycleKey(id uuid.UUID) Lock { return newUUID(Lifecycle, id) }
 
 // DesiredStateKey is the lock of one address.
 func DesiredStateKey(connection, recipientKind, recipientID string) Lock {
-	return New(DesiredState, connection, recipientKind, recipientID)
+	return newLock(DesiredState, []string{connection, recipientKind, recipientID})
 }
 
 // DomainsKey is the lock of the registry of names.
 func DomainsKey() Lock { return New(Domains) }
 
 // MigrationKey is the session lock of one database's migrations.
-func MigrationKey(database string) Lock { return New(Migration, database) }
+func MigrationKey(database string) Lock { return newLock(Migration, []string{database}) }
 
 // PoolRow is the row lock of one pool.
-func PoolRow(id uuid.UUID) Lock { return New(Pool, id.String()) }
+func PoolRow(id uuid.UUID) Lock { return newUUID(Pool, id) }
 
 // EntitlementSetRow is the row lock of one entitlement set.
-func EntitlementSetRow(id uuid.UUID) Lock { return New(EntitlementSet, id.String()) }
+func EntitlementSetRow(id uuid.UUID) Lock { return newUUID(EntitlementSet, id) }
 
 // SetRuleRow is the row lock of one rule of a set.
 func SetRuleRow(set uuid.UUID, resourceKey string) Lock {
-	return New(SetRule, set.String(), resourceKey)
+	return newLock(SetRule, []string{set.String(), resourceKey})
 }
 
 // OrganizationTypeRow is the row lock of one organisation type.
-func OrganizationTypeRow(id uuid.UUID) Lock { return New(OrganizationType, id.String()) }
+func OrganizationTypeRow(id uuid.UUID) Lock { return newUUID(OrganizationType, id) }
 
 // CustomerRow is the row lock of one linked Stripe customer.
-func CustomerRow(id string) Lock { return New(Customer, id) }
+func CustomerRow(id string) Lock { return newLock(Customer, []string{id}) }
 
 // ResourceKeyRow is the row lock of one resource key.
-func ResourceKeyRow(key string) Lock { return New(ResourceKey, key) }
+func ResourceKeyRow(key string) Lock { return newLock(ResourceKey, []string{key}) }
 
 // ParkedWorkRow is the row lock of one parked object.
-func ParkedWorkRow(kind, objectID string) Lock { return New(ParkedWork, kind, objectID) }
+func ParkedWorkRow(kind, objectID string) Lock { return newLock(ParkedWork, []string{kind, objectID}) }
 
 // Err is why the lock cannot be used, or nil.
 func (l Lock) Err() error {
@@ -173,8 +183,14 @@ func (l Lock) Class() *Class { return l.class }
 // Key returns the 64-bit key of an advisory lock, 0 for a row.
 func (l Lock) Key() int64 { return l.key }
 
-// Text returns the text that an advisory key is the hash of.
-func (l Lock) Text() string { return l.text }
+// Text returns the text that an advisory key is the hash of; of a row, one that no other row has. It is empty for a
+// Lock with an error.
+func (l Lock) Text() string {
+	if l.Err() != nil {
+		return ""
+	}
+	return string(appendText(nil, l.class.Name, l.parts))
+}
 
 // Identity returns the canonical parts.
 func (l Lock) Identity() []string { return append([]string(nil), l.parts...) }
@@ -199,7 +215,7 @@ type lockID struct {
 
 func (l Lock) id() lockID {
 	if l.class != nil && l.class.Kind == Row {
-		return lockID{class: l.class, text: l.text}
+		return lockID{class: l.class, text: l.Text()}
 	}
 	return lockID{class: l.class, key: l.key}
 }

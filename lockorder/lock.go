@@ -151,7 +151,7 @@ func (tx *Tx) lockKey(ctx context.Context, k Lock) error {
 				return err
 			}
 		}
-		tx.note(k)
+		tx.note(k, 0)
 		return nil
 	}
 	// The comment tells who looks at pg_stat_activity what is waited for. Statements of one message are statements of
@@ -164,10 +164,11 @@ func (tx *Tx) lockKey(ctx context.Context, k Lock) error {
 			fmt.Fprintf(&sql, ", set_config('lock_timeout', '%s', true)", millis(briefWait))
 		}
 	}
+	begun := time.Now()
 	if _, err := tx.conn.Exec(ctx, sql.String()); err != nil {
 		return tx.explain(err, timeout, mayWait)
 	}
-	tx.note(k)
+	tx.note(k, time.Since(begun))
 	return nil
 }
 
@@ -197,12 +198,14 @@ func (tx *Tx) lockRows(ctx context.Context, rows []Lock) (missing []Lock, err er
 		}
 		return result.Err()
 	})
+	begun := time.Now()
 	if err := tx.conn.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, tx.explain(err, timeout, mayWait)
 	}
+	waited := time.Since(begun)
 	for i, r := range rows {
 		if got[i] {
-			tx.note(r)
+			tx.note(r, waited)
 		} else {
 			missing = append(missing, r)
 		}
@@ -244,8 +247,9 @@ func describe(rows []Lock) string {
 	return fmt.Sprintf("%d rows of class %s from %s on", len(rows), rows[0].class.Name, strings.Join(rows[0].parts, " "))
 }
 
-// note records that a lock is held.
-func (tx *Tx) note(l Lock) {
+// note records that a lock is held, and how long it was waited for.
+func (tx *Tx) note(l Lock, waited time.Duration) {
+	tx.observe(l, waited)
 	tx.held[l.id()] = true
 	if l.class.Kind == Advisory {
 		tx.advisory++

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,16 +65,25 @@ func sorted(locks []Lock) []Lock {
 // open begins, makes the settings and tries the keys, all in one flight; then waits, key by key, for what the tries
 // stopped at. On error the caller rolls back.
 func (tx *Tx) open(ctx context.Context, keys []Lock) error {
-	sql, args := openSQL(keys, tx.spec.Kind, min(tx.db.opts.LockTimeout, time.Until(tx.deadline)), tx.db.opts)
+	kind, o := tx.spec.Kind, tx.db.opts
+	lockTimeout := min(o.LockTimeout, time.Until(tx.deadline))
+	if kind == RuleChange {
+		lockTimeout = min(lockTimeout, briefWait)
+	}
+	args := make([]any, 4, 4+len(keys))
+	args[0], args[1], args[2], args[3] = millis(lockTimeout), millis(o.IdleTimeout), millis(o.CheckInterval), kind.rendezvous()
+	for _, k := range keys {
+		args = append(args, k.key)
+	}
 	got := 0
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&got, nil, nil, nil, nil) })
+	batch.Queue(openSQL(kind, len(keys)), args...).QueryRow(func(row pgx.Row) error { return row.Scan(&got, nil, nil, nil, nil) })
 	if err := tx.conn.SendBatch(ctx, batch).Close(); err != nil {
 		return failedStep("opening", err)
 	}
 	for _, k := range keys[:got] {
-		tx.note(k)
+		tx.note(k, 0)
 	}
 	for _, k := range keys[got:] {
 		if err := tx.lockKey(ctx, k); err != nil {
@@ -83,31 +93,36 @@ func (tx *Tx) open(ctx context.Context, keys []Lock) error {
 	return nil
 }
 
-// openSQL builds the statement that makes the settings and tries the keys. It answers how many keys it got. The tries
-// are nested, so that a busy key ends them: going on would take a later key past an earlier one, and two such
-// transactions would wait for each other. Tries do not wait, so the settings come in time for whatever does.
-func openSQL(keys []Lock, kind Kind, lockTimeout time.Duration, o Options) (string, []any) {
-	if kind == RuleChange {
-		lockTimeout = min(lockTimeout, briefWait)
+// openTexts keeps what openSQL has built, by kind and number of keys.
+var openTexts [RuleChange + 1][MaxKeys + 1]atomic.Pointer[string]
+
+// openSQL is the statement that makes the settings and tries the keys, of which the first is the rendezvous where the
+// kind has one. It answers how many keys it got. The tries are nested, so that a busy key ends them: going on would
+// take a later key past an earlier one, and two such transactions would wait for each other. Tries do not wait, so the
+// settings come in time for whatever does.
+func openSQL(kind Kind, keys int) string {
+	known := &openTexts[kind][keys]
+	if text := known.Load(); text != nil {
+		return *text
 	}
-	args := []any{millis(lockTimeout), millis(o.IdleTimeout), millis(o.CheckInterval), kind.rendezvous()}
 	var b strings.Builder
 	b.WriteString("SELECT got, set_config('lock_timeout', $1, true)," +
 		" set_config('idle_in_transaction_session_timeout', $2, true)," +
 		" set_config('client_connection_check_interval', $3, true)," +
 		" set_config('lockorder.rendezvous', CASE WHEN got > 0 THEN $4 ELSE '' END, true) FROM (SELECT ")
-	for i, k := range keys {
+	for i := range keys {
 		try := "pg_try_advisory_xact_lock"
-		if k.class == Materialization && kind == Materializing {
+		if i == 0 && kind == Materializing {
 			try = "pg_try_advisory_xact_lock_shared"
 		}
-		args = append(args, k.key)
-		fmt.Fprintf(&b, "CASE WHEN NOT %s($%d) THEN %d ELSE ", try, len(args), i)
+		fmt.Fprintf(&b, "CASE WHEN NOT %s($%d) THEN %d ELSE ", try, i+5, i)
 	}
-	b.WriteString(strconv.Itoa(len(keys)))
-	b.WriteString(strings.Repeat(" END", len(keys)))
+	b.WriteString(strconv.Itoa(keys))
+	b.WriteString(strings.Repeat(" END", keys))
 	b.WriteString(" AS got OFFSET 0) tries") // OFFSET 0: the tries run once, before what reads got
-	return b.String(), args
+	text := b.String()
+	known.Store(&text)
+	return text
 }
 
 // millis writes a time-out as PostgreSQL reads it. Zero would mean none, so the least is one millisecond.

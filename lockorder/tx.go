@@ -28,6 +28,7 @@ type Tx struct {
 	top      Lock      // the highest lock held; its class is nil while there is none
 	advisory int       // advisory keys held
 	now      time.Time // zero until asked for
+	locks    []Lock    // what is held, kept for Options.Observe only
 }
 
 // Kind returns the kind that the transaction was opened with.

@@ -1,0 +1,183 @@
+package lockorder_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/bursarhq/bursar/internal/pgtest"
+	"github.com/bursarhq/bursar/lockorder"
+)
+
+var sink lockorder.Lock
+
+// BenchmarkKey derives keys: of a text and of a UUID.
+func BenchmarkKey(b *testing.B) {
+	b.Run("text", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			sink = lockorder.SubscriptionKey("sub_1PqRsT2eZvKYlo2C")
+		}
+	})
+	b.Run("uuid", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			sink = lockorder.WorkspaceKey(workspaceA)
+		}
+	})
+}
+
+// BenchmarkTransaction runs a materializing transaction with one key and one update in three ways, turn by turn in one
+// run: through lockorder; pipelined by hand in raw pgx, in the same flights; and statement by statement, in six round trips.
+// It reports how much faster lockorder is than each (1.0 is as fast), on loopback and with a millisecond added to each round trip.
+func BenchmarkTransaction(b *testing.B) {
+	for _, delay := range []time.Duration{0, time.Millisecond} {
+		for _, workers := range []int{1, 8} {
+			b.Run(fmt.Sprintf("delay=%s/workers=%d", delay, workers), func(b *testing.B) { benchmarkTransaction(b, delay, workers) })
+		}
+	}
+}
+
+func benchmarkTransaction(b *testing.B, delay time.Duration, workers int) {
+	d := pgtest.New(b)
+	f := flights{delay: delay}
+	configure := func(c *pgxpool.Config) {
+		c.ConnConfig.DialFunc = f.dial
+		c.MaxConns = int32(workers)
+	}
+	db := open(b, d, func(o *lockorder.Options) { o.Configure = configure })
+	raw := d.Pool(b, configure)
+	targets := benchTargets(b, d, workers)
+	ways := []func(worker int) error{
+		func(worker int) error { return viaLockorder(db, targets[worker]) },
+		func(worker int) error { return viaPipeline(raw, targets[worker]) },
+		func(worker int) error { return viaSixTrips(raw, targets[worker]) },
+	}
+	const rounds = 40
+	took := make([][]time.Duration, len(ways)) // of each way, one transaction's share of each turn
+	for way := range ways {                    // prepares the statements on every connection
+		if _, err := turn(ways[way], workers, 5); err != nil {
+			b.Fatal(err)
+		}
+	}
+	n := 0
+	for b.Loop() {
+		for way := range ways {
+			t, err := turn(ways[way], workers, max(rounds/workers, 5))
+			if err != nil {
+				b.Fatal(err)
+			}
+			took[way] = append(took[way], t)
+		}
+		n++
+	}
+	for way := range took {
+		slices.Sort(took[way])
+	}
+	median := func(way int) float64 { return float64(took[way][n/2]) }
+	b.ReportMetric(0, "ns/op") // a turn of three ways says nothing
+	b.ReportMetric(median(0), "ns/tx")
+	b.ReportMetric(median(1)/median(0), "x-pipelined")
+	b.ReportMetric(median(2)/median(0), "x-six-trips")
+}
+
+// benchTarget is what one worker's transactions lock and write.
+type benchTarget struct {
+	key lockorder.Lock
+	row string
+}
+
+func benchTargets(b *testing.B, d *pgtest.DB, n int) []benchTarget {
+	conn := d.Conn(b)
+	targets := make([]benchTarget, n)
+	for i, row := range pools(b, conn, n) {
+		targets[i] = benchTarget{lockorder.SubscriptionKey("sub_" + uuid.NewString()), identity(row)}
+	}
+	return targets
+}
+
+// turn runs one way on all workers, each so many times, and returns the time of one transaction.
+func turn(way func(worker int) error, workers, times int) (time.Duration, error) {
+	var group sync.WaitGroup
+	var failed atomic.Pointer[error]
+	began := time.Now()
+	for worker := range workers {
+		group.Go(func() {
+			for range times {
+				if err := way(worker); err != nil {
+					failed.Store(&err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := failed.Load(); err != nil {
+		return 0, *err
+	}
+	return time.Since(began) / time.Duration(workers*times), nil
+}
+
+const updateSQL = "UPDATE core.pools SET name = name WHERE id = $1"
+
+func viaLockorder(db *lockorder.DB, target benchTarget) error {
+	return db.Run(context.Background(), materializing(target.key), func(ctx context.Context, tx *lockorder.Tx) error {
+		_, err := tx.Exec(ctx, updateSQL, target.row)
+		return err
+	})
+}
+
+// rawSettings are the bounds of a transaction, as one statement.
+const rawSettings = `SELECT set_config('lock_timeout', '5000', true), set_config('idle_in_transaction_session_timeout', '10000', true),
+	set_config('client_connection_check_interval', '1000', true), set_config('lockorder.rendezvous', 'shared', true)`
+
+func viaPipeline(pool *pgxpool.Pool, target benchTarget) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second) // a baseline without any bound would be no use
+	defer cancel()
+	return pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		opening := &pgx.Batch{}
+		opening.Queue("BEGIN")
+		opening.Queue(rawSettings)
+		opening.Queue("SELECT pg_try_advisory_xact_lock_shared($1)", rendezvous().Key())
+		opening.Queue("SELECT pg_try_advisory_xact_lock($1)", target.key.Key())
+		if err := c.SendBatch(ctx, opening).Close(); err != nil {
+			return err
+		}
+		if _, err := c.Exec(ctx, updateSQL, target.row); err != nil {
+			return err
+		}
+		_, err := c.Exec(ctx, "COMMIT")
+		return err
+	})
+}
+
+func viaSixTrips(pool *pgxpool.Pool, target benchTarget) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second) // a baseline without any bound would be no use
+	defer cancel()
+	return pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		for _, s := range []struct {
+			sql  string
+			args []any
+		}{
+			{"BEGIN", nil},
+			{rawSettings, nil},
+			{"SELECT pg_advisory_xact_lock_shared($1)", []any{rendezvous().Key()}},
+			{"SELECT pg_advisory_xact_lock($1)", []any{target.key.Key()}},
+			{updateSQL, []any{target.row}},
+			{"COMMIT", nil},
+		} {
+			if _, err := c.Exec(ctx, s.sql, s.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

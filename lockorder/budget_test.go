@@ -1,0 +1,243 @@
+package lockorder_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/bursarhq/bursar/internal/pgtest"
+	"github.com/bursarhq/bursar/lockorder"
+)
+
+// TestBudget spends a whole budget in each way in which a transaction can wait.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	const budget = 2 * time.Second
+	key := subscriptions(1)[0]
+	busyKey := func(t *testing.T, d *pgtest.DB, _ *lockorder.DB) {
+		holder := d.Conn(t)
+		exec(t, holder, "BEGIN")
+		exec(t, holder, "SELECT pg_advisory_xact_lock($1)", key.Key())
+	}
+	// takeConn takes the only connection, for a time or until the test ends.
+	takeConn := func(t *testing.T, db *lockorder.DB, until <-chan time.Time) {
+		ctx, cancel := context.WithCancel(context.Background())
+		taken := make(chan struct{})
+		done := start(func() error {
+			return db.Run(ctx, lockorder.Spec{Path: "taker", Kind: lockorder.Plain, Budget: time.Minute}, func(ctx context.Context, tx *lockorder.Tx) error {
+				close(taken)
+				select {
+				case <-until:
+				case <-ctx.Done():
+				}
+				return nil
+			})
+		})
+		receive(t, taken, "the connection")
+		t.Cleanup(func() { cancel(); <-done })
+	}
+	tests := map[string]struct {
+		prepare func(t *testing.T, d *pgtest.DB, db *lockorder.DB)
+		spec    lockorder.Spec
+		fn      func(ctx context.Context, tx *lockorder.Tx) error
+	}{
+		"no connection": {func(t *testing.T, _ *pgtest.DB, db *lockorder.DB) { takeConn(t, db, nil) }, plain(), nothing},
+		"a busy key":    {busyKey, plain(key), nothing},
+		"a connection late, and then a busy key": {func(t *testing.T, d *pgtest.DB, db *lockorder.DB) {
+			busyKey(t, d, db)
+			takeConn(t, db, time.After(budget/2))
+		}, plain(key), nothing},
+		"a busy key, later": {busyKey, plain(), func(ctx context.Context, tx *lockorder.Tx) error { return tx.Lock(ctx, key) }},
+		"a slow statement": {nil, plain(), func(ctx context.Context, tx *lockorder.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT pg_sleep(30)")
+			return err
+		}},
+		"a slow statement on a context of its own": {nil, plain(), func(_ context.Context, tx *lockorder.Tx) error {
+			_, err := tx.Exec(context.Background(), "SELECT pg_sleep(30)")
+			return err
+		}},
+		"a slow query on a context of its own": {nil, plain(), func(_ context.Context, tx *lockorder.Tx) error {
+			rows, err := tx.Query(context.Background(), "SELECT pg_sleep(30)")
+			if err != nil {
+				return err
+			}
+			rows.Close()
+			return rows.Err()
+		}},
+		"a slow batch on a context of its own": {nil, plain(), func(_ context.Context, tx *lockorder.Tx) error {
+			batch := &pgx.Batch{}
+			batch.Queue("SELECT pg_sleep(30)")
+			return tx.SendBatch(context.Background(), batch).Close()
+		}},
+		"slow Go": {nil, plain(), func(ctx context.Context, tx *lockorder.Tx) error {
+			<-ctx.Done()
+			return nil
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "200ms"))
+			db := open(t, d, oneConn, func(o *lockorder.Options) { o.Budget, o.IdleTimeout = budget, time.Minute })
+			if test.prepare != nil {
+				test.prepare(t, d, db)
+			}
+			began := time.Now()
+			err := db.Run(t.Context(), test.spec, test.fn)
+			took := time.Since(began)
+			wantVerdict(t, err, lockorder.VerdictBusy)
+			if !errors.Is(err, lockorder.ErrBusy) {
+				t.Errorf("the error is not ErrBusy: %v", err)
+			}
+			// An eighth, and the tenth of a second that pgx lets a cancelled statement rest.
+			if took < budget-budget/20 || took > budget+budget/8+100*time.Millisecond {
+				t.Errorf("a budget of %s took %s", budget, took)
+			}
+		})
+	}
+}
+
+// TestSpecBudget replaces the budget of one transaction.
+func TestSpecBudget(t *testing.T) {
+	t.Parallel()
+	db := open(t, pgtest.New(t))
+	spec := plain()
+	spec.Budget = 100 * time.Millisecond
+	began := time.Now()
+	err := db.Run(t.Context(), spec, func(ctx context.Context, tx *lockorder.Tx) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	wantVerdict(t, err, lockorder.VerdictBusy)
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("a budget of 100 ms took %s", took)
+	}
+}
+
+// TestLockTimeout ends a wait before the budget does.
+func TestLockTimeout(t *testing.T) {
+	t.Parallel()
+	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "100ms"))
+	db := open(t, d, func(o *lockorder.Options) { o.LockTimeout = 300 * time.Millisecond })
+	holder := d.Conn(t)
+	row := pools(t, holder, 1)[0]
+	key := subscriptions(1)[0]
+	exec(t, holder, "BEGIN")
+	exec(t, holder, "SELECT pg_advisory_xact_lock($1)", key.Key())
+	exec(t, holder, "UPDATE core.pools SET name = name WHERE id = $1", identity(row))
+	for what, fn := range map[string]func(ctx context.Context, tx *lockorder.Tx) error{
+		"the key": func(ctx context.Context, tx *lockorder.Tx) error { return tx.Lock(ctx, key) },
+		"the row": func(ctx context.Context, tx *lockorder.Tx) error { return tx.Lock(ctx, row) },
+		"a write": func(ctx context.Context, tx *lockorder.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE core.pools SET name = name WHERE id = $1", identity(row))
+			return err
+		},
+	} {
+		began := time.Now()
+		err := db.Run(t.Context(), plain(), fn)
+		wantVerdict(t, err, lockorder.VerdictLockTimeout)
+		if took := time.Since(began); took < 250*time.Millisecond || took > 3*time.Second {
+			t.Errorf("%s was waited for %s, want 300 ms", what, took)
+		}
+		var e *lockorder.Error
+		if errors.As(err, &e); what != "a write" && e.Doing == "" {
+			t.Errorf("the error does not say that %s was waited for: %v", what, err)
+		}
+	}
+}
+
+// TestWaitNotBegun has a server whose deadlock timer outlasts what is left: a busy lock is refused at once, a free one is had.
+func TestWaitNotBegun(t *testing.T) {
+	t.Parallel()
+	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "3s"))
+	db := open(t, d)
+	holder := d.Conn(t)
+	rows := pools(t, holder, 2)
+	keys := subscriptions(2)
+	exec(t, holder, "BEGIN")
+	exec(t, holder, "SELECT pg_advisory_xact_lock($1)", keys[0].Key())
+	exec(t, holder, "SELECT FROM core.pools WHERE id = $1 FOR NO KEY UPDATE", identity(rows[0]))
+
+	attempt := func(keys []lockorder.Lock, fn func(ctx context.Context, tx *lockorder.Tx) error) error {
+		t.Helper()
+		spec := plain(keys...)
+		spec.Budget = 2900 * time.Millisecond
+		began := time.Now()
+		err := db.Run(t.Context(), spec, fn)
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			t.Errorf("it took %s to answer %v", took, err)
+		}
+		return err
+	}
+	lock := func(l lockorder.Lock) func(ctx context.Context, tx *lockorder.Tx) error {
+		return func(ctx context.Context, tx *lockorder.Tx) error { return tx.Lock(ctx, l) }
+	}
+	wantVerdict(t, attempt(keys[:1], nothing), lockorder.VerdictBusy)
+	wantVerdict(t, attempt(nil, lock(keys[0])), lockorder.VerdictBusy)
+	wantVerdict(t, attempt(nil, lock(rows[0])), lockorder.VerdictBusy)
+	for _, free := range []lockorder.Lock{keys[1], rows[1]} {
+		if err := attempt(nil, lock(free)); err != nil {
+			t.Errorf("%s is free and cannot be had: %v", free, err)
+		}
+	}
+	if err := attempt(keys[1:], nothing); err != nil {
+		t.Errorf("a free key cannot be had at opening: %v", err)
+	}
+}
+
+// TestNothingWaitsUnderTheExclusiveRendezvous asks for busy locks in a rule change.
+func TestNothingWaitsUnderTheExclusiveRendezvous(t *testing.T) {
+	t.Parallel()
+	d := pgtest.New(t)
+	db := open(t, d)
+	holder := d.Conn(t)
+	rows := pools(t, holder, 2)
+	keys := subscriptions(2)
+	exec(t, holder, "BEGIN")
+	exec(t, holder, "SELECT pg_advisory_xact_lock($1)", keys[0].Key())
+	exec(t, holder, "UPDATE core.pools SET name = name WHERE id = $1", identity(rows[0]))
+
+	attempt := func(spec lockorder.Spec, fn func(ctx context.Context, tx *lockorder.Tx) error) error {
+		t.Helper()
+		began := time.Now()
+		err := db.Run(t.Context(), spec, fn)
+		if took := time.Since(began); took > 900*time.Millisecond { // one more than deadlock_timeout would be a wait
+			t.Errorf("it took %s to answer %v", took, err)
+		}
+		return err
+	}
+	wantVerdict(t, attempt(ruleChange(keys[0]), nothing), lockorder.VerdictBusy)
+	for _, l := range []lockorder.Lock{keys[0], rows[0]} {
+		wantVerdict(t, attempt(ruleChange(), func(ctx context.Context, tx *lockorder.Tx) error { return tx.Lock(ctx, l) }), lockorder.VerdictBusy)
+	}
+	wantVerdict(t, attempt(ruleChange(), func(ctx context.Context, tx *lockorder.Tx) error {
+		_, err := tx.Exec(ctx, "UPDATE core.pools SET name = name WHERE id = $1", identity(rows[0]))
+		return err
+	}), lockorder.VerdictLockTimeout)
+	if err := attempt(ruleChange(keys[1]), func(ctx context.Context, tx *lockorder.Tx) error { return tx.Lock(ctx, rows[1]) }); err != nil {
+		t.Errorf("free locks cannot be had: %v", err)
+	}
+
+	// The rendezvous itself is waited for, and after that wait too nothing waits.
+	other := d.Conn(t)
+	exec(t, other, "BEGIN")
+	exec(t, other, "SELECT pg_advisory_xact_lock_shared($1)", rendezvous().Key())
+	done := start(func() error {
+		return db.Run(t.Context(), ruleChange(), func(ctx context.Context, tx *lockorder.Tx) error {
+			began := time.Now()
+			defer func() {
+				if took := time.Since(began); took > 900*time.Millisecond {
+					t.Errorf("the statement waited %s", took)
+				}
+			}()
+			_, err := tx.Exec(ctx, "UPDATE core.pools SET name = name WHERE id = $1", identity(rows[0]))
+			return err
+		})
+	})
+	until(t, "the rule change waits", func() bool { return lockWaiters(t, holder, rendezvous()) == 1 })
+	exec(t, other, "COMMIT")
+	wantVerdict(t, receive(t, done, "the rule change"), lockorder.VerdictLockTimeout)
+}
