@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -16,7 +17,12 @@ import (
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(childMode); mode != "" {
+		child(mode) // this binary runs again as a process that migrates
+	}
+	pgtest.Main(m)
+}
 
 func wantText(t *testing.T, err error, parts ...string) {
 	t.Helper()
@@ -117,7 +123,7 @@ func TestMigrationLockIsHeld(t *testing.T) {
 	holder := d.Conn(t)
 	exec(t, holder, "SELECT pg_advisory_lock($1)", migrationKey)
 	_, err := db.MigrateFiles(t.Context(), d.URL(), db.FS(), 300*time.Millisecond, time.Second, 1)
-	wantText(t, err, fmt.Sprint(migrationKey), "bursar:migration:bursar", "0 seconds")
+	wantText(t, err, fmt.Sprint(migrationKey), "bursar:migration:bursar", "for 0.", "seconds", fmt.Sprintf("process %d", holder.PgConn().PID()))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -153,7 +159,8 @@ func TestTableInUse(t *testing.T) {
 	exec(t, user, "BEGIN")
 	exec(t, user, "SELECT FROM used")
 	applied, err := db.MigrateFiles(t.Context(), d.URL(), files, time.Second, 50*time.Millisecond, 2)
-	wantText(t, err, "stayed in use through 2 attempts", "55P03")
+	wantText(t, err, "stayed in use through 2 attempts of 50ms", "55P03", "00002_b.sql",
+		fmt.Sprintf("process %d (user bursar_test", user.PgConn().PID()), "idle in transaction", "SELECT FROM used")
 	if fmt.Sprint(names(applied)) != "[00001_a.sql]" {
 		t.Errorf("applied %v before the error", names(applied))
 	}
