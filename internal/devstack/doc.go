@@ -1,11 +1,13 @@
 // Package devstack starts the real parts that Bursar stands on, for `bursar dev` and for tests: a private
-// PostgreSQL ([StartPostgres]) and a Temporal development server with its UI ([StartTemporal]).
+// PostgreSQL ([StartPostgres]), a PgBouncer in front of one ([StartPgBouncer]) and a Temporal development server with
+// its UI ([StartTemporal]).
 //
 // # What a caller can rely on
 //
 //   - Nothing to configure. Binaries that the machine already has are used; missing ones are downloaded or built
-//     once into the user's cache folder, one process at a time, while Progress says what is going on.
-//   - Both listen on 127.0.0.1 only, on ports that were free; a port that somebody took in the meantime is
+//     once into the user's cache folder, one process at a time, while Progress says what is going on. PgBouncer alone
+//     has to be installed.
+//   - All listen on 127.0.0.1 only, on ports that were free; a port that somebody took in the meantime is
 //     replaced by another.
 //   - Each keeps its files in one temporary folder of its own, named after the owning process. Stop removes it.
 //   - A part never outlives the process that started it. Stop ends it in order; when the owner is killed outright
@@ -13,8 +15,8 @@
 //     the next start sweeps folders whose owner is gone.
 //   - A part runs in a process group of its own: Ctrl-C in the terminal reaches the owner alone, which can drain
 //     its work while the parts still answer.
-//   - It works as root too. PostgreSQL refuses to run as root, so it is then run as the user `postgres`, or
-//     `nobody` where there is none.
+//   - It works as root too. PostgreSQL and PgBouncer refuse to run as root, so they are then run as the user
+//     `postgres`, or `nobody` where there is none.
 //
 // # State and authority
 //
@@ -25,6 +27,7 @@
 // # Settings from the environment
 //
 //   - BURSAR_POSTGRES_BIN: the folder that holds initdb and postgres (version 15 or newer).
+//   - BURSAR_PGBOUNCER: the PgBouncer to run.
 //   - BURSAR_TEMPORAL_CLI: the Temporal CLI to run.
 //   - TMPDIR, XDG_CACHE_HOME, HOME: where temporary and cached files go, as everywhere.
 package devstack

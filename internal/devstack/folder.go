@@ -21,7 +21,7 @@ type folder struct {
 
 const ownerLock = "owner.lock"
 
-var folderName = regexp.MustCompile(`^bursar-(?:postgres|temporal)-(\d+)-[0-9A-Za-z]+$`)
+var folderName = regexp.MustCompile(`^bursar-(?:pgbouncer|postgres|temporal)-(\d+)-[0-9A-Za-z]+$`)
 
 // newFolder makes an empty folder for a part of the given kind, after it has swept those of dead owners. When runAs
 // is set the folder lies where that user can reach it, and that user can pass through it.

@@ -20,6 +20,9 @@ import (
 // waits to be killed.
 const envOwner = "DEVSTACK_TEST_OWNER"
 
+// envUpstream is the server in front of which an owner starts a PgBouncer.
+const envUpstream = "DEVSTACK_TEST_UPSTREAM"
+
 // ownedPart is what such an owner prints.
 type ownedPart struct {
 	PID    int
@@ -46,6 +49,12 @@ func ownForever(part string) error {
 			return err
 		}
 		owned = ownedPart{pg.PID(), pg.Folder()}
+	case "pgbouncer":
+		b, err := StartPgBouncer(ctx, PgBouncerOptions{Upstream: os.Getenv(envUpstream)})
+		if err != nil {
+			return err
+		}
+		owned = ownedPart{b.PID(), b.Folder()}
 	case "temporal":
 		server, err := StartTemporal(ctx, TemporalOptions{})
 		if err != nil {

@@ -154,7 +154,7 @@ func probeServer(ctx context.Context, dir string, runAs *syscall.Credential) (se
 	return server, nil
 }
 
-// unprivilegedUser is whom initdb and postgres run as when the caller is root, since they refuse root. It is nil
+// unprivilegedUser is whom initdb, postgres and pgbouncer run as when the caller is root, since they refuse root. It is nil
 // for any other caller.
 func unprivilegedUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
@@ -172,6 +172,6 @@ func unprivilegedUser() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("PostgreSQL refuses to run as root, and there is neither a user postgres nor a user nobody to run it as: " +
+	return nil, errors.New("PostgreSQL and PgBouncer refuse to run as root, and there is neither a user postgres nor a user nobody to run it as: " +
 		"make one of them, or run as another user than root")
 }
