@@ -13,6 +13,10 @@ help: ## list the targets
 dev: ## run everything on this machine and play the story
 	$(GO) run ./cmd/bursar dev
 
+.PHONY: setup
+setup: ## install what the tests need and is missing, where that can be done
+	@tools/setup.sh
+
 .PHONY: build
 build: ## build bin/bursar
 	$(GO) build -trimpath -o bin/bursar ./cmd/bursar
@@ -57,4 +61,4 @@ record: ## record the workflow histories that the tests replay
 	$(GO) test ./workflows -run TestRecordHistories -count 1 -args -record
 
 .PHONY: ci
-ci: check test ## what CI runs: the checks, cheapest first, then every test
+ci: setup check test ## what CI runs: the checks, cheapest first, then every test

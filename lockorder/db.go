@@ -38,6 +38,9 @@ type Options struct {
 	// Observe is told of every lock that a transaction got, in the transaction's goroutine; it must be quick and safe for use
 	// by several at once. Nil tells nobody.
 	Observe func(Event)
+	// Pooled says that the URL leads to a pooler of transactions, such as PgBouncer: then no statement is prepared under
+	// a name, which such a pooler loses, and arguments are encoded by their Go types, as pgx.QueryExecModeExec does.
+	Pooled bool
 	// Configure may change the pool's configuration before it opens: tracers, TLS, the application name.
 	Configure func(*pgxpool.Config)
 }
@@ -84,6 +87,11 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	}
 	if opts.Configure != nil {
 		opts.Configure(config)
+	}
+	if opts.Pooled {
+		if err := forPooler(config); err != nil {
+			return nil, err
+		}
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

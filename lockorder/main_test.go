@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 // open opens the test's database through lockorder.
 func open(t testing.TB, d *pgtest.DB, change ...func(*lockorder.Options)) *lockorder.DB {
 	t.Helper()
-	opts := lockorder.Options{NowSQL: "SELECT core.clock()"}
+	opts := lockorder.Options{NowSQL: "SELECT core.clock()", Pooled: throughPooler()}
 	for _, c := range change {
 		c(&opts)
 	}
-	db, err := lockorder.Open(t.Context(), d.URL(), opts)
+	db, err := lockorder.Open(t.Context(), urlOf(t, d), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

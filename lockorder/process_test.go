@@ -46,7 +46,9 @@ func child(mode string) {
 		if err != nil {
 			return err
 		}
-		db, err := lockorder.Open(ctx, os.Getenv(childURL), lockorder.Options{MaxConns: 1, Budget: time.Hour, LockTimeout: time.Hour, IdleTimeout: idle})
+		db, err := lockorder.Open(ctx, os.Getenv(childURL), lockorder.Options{
+			MaxConns: 1, Budget: time.Hour, LockTimeout: time.Hour, IdleTimeout: idle, Pooled: throughPooler(),
+		})
 		if err != nil {
 			return err
 		}
@@ -76,8 +78,12 @@ func startChild(t *testing.T, d *pgtest.DB, mode string, idle time.Duration) (*o
 	if err != nil {
 		t.Fatal(err)
 	}
+	url := urlOf(t, d)
+	if mode == "raw" {
+		url = d.URL()
+	}
 	cmd := osexec.Command(self)
-	cmd.Env = append(os.Environ(), childMode+"="+mode, childURL+"="+d.URL(), childIdle+"="+idle.String())
+	cmd.Env = append(os.Environ(), childMode+"="+mode, childURL+"="+url, childIdle+"="+idle.String())
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -35,8 +35,11 @@ func readSettings(ctx context.Context, q lockorder.Querier) (s settings, err err
 func TestSettings(t *testing.T) {
 	d := pgtest.New(t)
 	look := d.Conn(t)
+	url := urlOf(t, d)
 	leaks := goleak.IgnoreCurrent()
-	db, err := lockorder.Open(t.Context(), d.URL(), lockorder.Options{MaxConns: 1, IdleTimeout: 7 * time.Second, CheckInterval: 1500 * time.Millisecond})
+	db, err := lockorder.Open(t.Context(), url, lockorder.Options{
+		MaxConns: 1, IdleTimeout: 7 * time.Second, CheckInterval: 1500 * time.Millisecond, Pooled: throughPooler(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

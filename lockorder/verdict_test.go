@@ -43,8 +43,9 @@ func TestVerdicts(t *testing.T) {
 	}
 	// terminate ends the transaction's backend and waits until it is gone.
 	terminate := func(tx *lockorder.Tx) {
-		exec(t, look, "SELECT pg_terminate_backend($1)", int64(tx.PID()))
-		untilGone(t, look, tx.PID())
+		pid := tx.PID()
+		exec(t, look, "SELECT pg_terminate_backend($1)", int64(pid))
+		untilGone(t, look, pid)
 	}
 	own := errors.New("the caller's own")
 	tests := map[string]struct {
@@ -133,6 +134,14 @@ func untilGone(t *testing.T, look *pgx.Conn, pid uint32) {
 	t.Helper()
 	until(t, "the backend is gone", func() bool {
 		return query[int](t, look, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", int64(pid)) == 0
+	})
+}
+
+// untilOver waits until a backend is in no transaction, or gone. A pooler keeps a backend whose client has left.
+func untilOver(t *testing.T, look *pgx.Conn, pid uint32) {
+	t.Helper()
+	until(t, "the transaction is over", func() bool {
+		return query[int](t, look, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND xact_start IS NOT NULL", int64(pid)) == 0
 	})
 }
 
@@ -284,7 +293,7 @@ func TestLostCommit(t *testing.T) {
 			return err
 		})
 		wantVerdict(t, err, lockorder.VerdictCommitUnknown)
-		untilGone(t, look, pid)
+		untilOver(t, look, pid)
 		if done := query[bool](t, look, "SELECT EXISTS (SELECT FROM scratch WHERE n = $1)", n); done != forward {
 			t.Errorf("COMMIT forwarded: %t, done: %t", forward, done)
 		}

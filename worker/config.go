@@ -47,6 +47,8 @@ type Config struct {
 	DBMaxConns int32 `env:"BURSAR_DB_MAX_CONNS" envDefault:"10"`
 	// DBReserve is how many of those the transactions of the IO queue may use at once; 0 means half of them.
 	DBReserve int32 `env:"BURSAR_DB_RESERVE" envDefault:"0"`
+	// DBPooler is what stands between this process and PostgreSQL: "none" or "pgbouncer" (in transaction mode).
+	DBPooler string `env:"BURSAR_DB_POOLER" envDefault:"none"`
 	// IOSlots is how many activities of the IO queue run at once.
 	IOSlots int `env:"BURSAR_IO_SLOTS" envDefault:"200"`
 
@@ -189,6 +191,9 @@ func (c Config) problems() []string {
 	add(c.DBMaxConns < 2, "BURSAR_DB_MAX_CONNS is %d: set it to 2 or more, one for each of the two queues", c.DBMaxConns)
 	add(c.DBReserve < 0 || c.DBMaxConns >= 2 && c.DBReserve >= c.DBMaxConns,
 		"BURSAR_DB_RESERVE is %d: set it to less than BURSAR_DB_MAX_CONNS (%d), or to 0 for half of it", c.DBReserve, c.DBMaxConns)
+	if _, err := Pooled(c.DBPooler); err != nil {
+		add(true, "%v", err)
+	}
 	add(c.IOSlots < 1, "BURSAR_IO_SLOTS is %d: set it to 1 or more", c.IOSlots)
 	add(c.ParkedRetryInterval < time.Second, "BURSAR_PARKED_RETRY_INTERVAL is %s: set it to 1s or more", c.ParkedRetryInterval)
 	add(c.ShutdownTimeout < time.Second, "BURSAR_SHUTDOWN_TIMEOUT is %s: set it to 1s or more", c.ShutdownTimeout)
@@ -200,6 +205,23 @@ func (c Config) problems() []string {
 		add(true, "STRIPE_API_URL is wrong: set it to another address, or not at all for Stripe's own: %v", err)
 	}
 	return append(p, c.Temporal.Problems()...)
+}
+
+// Pooled reads the value of BURSAR_DB_POOLER: whether DATABASE_URL leads to a pooler of transactions. Empty means none.
+func Pooled(value string) (bool, error) {
+	switch value {
+	case "", "none":
+		return false, nil
+	case "pgbouncer":
+		return true, nil
+	}
+	return false, errors.New("BURSAR_DB_POOLER is wrong: set it to pgbouncer where DATABASE_URL goes through PgBouncer in transaction mode, or to none")
+}
+
+// pooled is Pooled of a configuration that was checked.
+func (c Config) pooled() bool {
+	pooled, err := Pooled(c.DBPooler)
+	return err == nil && pooled
 }
 
 func (c Config) stripe() stripeapi.Config {

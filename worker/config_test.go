@@ -34,6 +34,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, "default", c.Temporal.Namespace)
 	require.EqualValues(t, 10, c.DBMaxConns)
 	require.Equal(t, 5, c.reserve())
+	require.False(t, c.pooled())
 	require.Equal(t, 20*time.Second, c.ShutdownTimeout)
 	require.Equal(t, 30*time.Second, c.ParkedRetryInterval)
 	require.Equal(t, slog.LevelInfo, c.LogLevel)
@@ -43,12 +44,13 @@ func TestDefaults(t *testing.T) {
 func TestValuesAreRead(t *testing.T) {
 	c, err := LoadConfig(environment(map[string]string{
 		"TEMPORAL_ADDRESS": "temporal:1", "TEMPORAL_NAMESPACE": "members", "TEMPORAL_API_KEY": "k", "TEMPORAL_TLS": "true",
-		"BURSAR_DB_MAX_CONNS": "20", "BURSAR_DB_RESERVE": "4", "BURSAR_IO_SLOTS": "9", "BURSAR_LOG_LEVEL": "debug",
+		"BURSAR_DB_MAX_CONNS": "20", "BURSAR_DB_RESERVE": "4", "BURSAR_DB_POOLER": "pgbouncer", "BURSAR_IO_SLOTS": "9", "BURSAR_LOG_LEVEL": "debug",
 		"BURSAR_SHUTDOWN_TIMEOUT": "5s", "BURSAR_PARKED_RETRY_INTERVAL": "1m", "STRIPE_API_URL": "http://127.0.0.1:1",
 	}))
 	require.NoError(t, err)
 	require.Equal(t, TemporalConfig{Address: "temporal:1", Namespace: "members", APIKey: "k", TLS: true}, c.Temporal)
 	require.Equal(t, 4, c.reserve())
+	require.True(t, c.pooled())
 	require.Equal(t, slog.LevelDebug, c.LogLevel)
 	require.Equal(t, 16, workerOptions(c, "db").MaxConcurrentActivityExecutionSize)
 	require.Equal(t, 9, workerOptions(c, "io").MaxConcurrentActivityExecutionSize)
@@ -60,13 +62,13 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	_, err := LoadConfig(environment(map[string]string{
 		"DATABASE_URL": "", "STRIPE_API_KEY": "", "STRIPE_API_URL": "", "TEMPORAL_ADDRESS": "nowhere", "TEMPORAL_NAMESPACE": "a b", "TEMPORAL_TLS": "perhaps",
 		"BURSAR_DB_MAX_CONNS": "ten", "BURSAR_DB_RESERVE": "-1", "BURSAR_IO_SLOTS": "0", "BURSAR_LOG_LEVEL": "loud",
-		"BURSAR_SHUTDOWN_TIMEOUT": "soon", "BURSAR_PARKED_RETRY_INTERVAL": "1ms",
+		"BURSAR_SHUTDOWN_TIMEOUT": "soon", "BURSAR_PARKED_RETRY_INTERVAL": "1ms", "BURSAR_DB_POOLER": "pgpool",
 	}))
 	var problems *ConfigError
 	require.ErrorAs(t, err, &problems)
 	for _, name := range []string{
 		"DATABASE_URL", "STRIPE_API_KEY", "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "TEMPORAL_TLS", "BURSAR_DB_MAX_CONNS", "BURSAR_DB_RESERVE",
-		"BURSAR_IO_SLOTS", "BURSAR_LOG_LEVEL", "BURSAR_SHUTDOWN_TIMEOUT", "BURSAR_PARKED_RETRY_INTERVAL",
+		"BURSAR_IO_SLOTS", "BURSAR_LOG_LEVEL", "BURSAR_SHUTDOWN_TIMEOUT", "BURSAR_PARKED_RETRY_INTERVAL", "BURSAR_DB_POOLER",
 	} {
 		count := 0
 		for _, p := range problems.Problems {
@@ -93,6 +95,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		{"STRIPE_API_KEY": "whsec_" + apiKey},
 		{"STRIPE_API_KEY": apiKey + "\n"},
 		{"BURSAR_DB_MAX_CONNS": apiKey},
+		{"BURSAR_DB_POOLER": apiKey},
 		{"BURSAR_SHUTDOWN_TIMEOUT": apiKey, "BURSAR_LOG_LEVEL": password},
 	} {
 		_, err := LoadConfig(environment(wrong))

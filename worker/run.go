@@ -167,6 +167,7 @@ func openDB(ctx context.Context, config Config) (*lockorder.DB, error) {
 	pool, err := lockorder.Open(ctx, config.DatabaseURL.Reveal(), lockorder.Options{
 		NowSQL:    "SELECT core.clock()",
 		MaxConns:  config.DBMaxConns,
+		Pooled:    config.pooled(),
 		Configure: telemetry.ConfigurePool,
 	})
 	if err != nil {

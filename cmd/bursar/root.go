@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursarhq/bursar/db"
 	"github.com/bursarhq/bursar/lockorder"
+	"github.com/bursarhq/bursar/worker"
 )
 
 // Exit codes.
@@ -68,7 +69,8 @@ func (a *app) newRootCommand() *cobra.Command {
 		Long: `Bursar keeps what was paid for and what may be used the same: Stripe's subscriptions become
 positions in an organisation's pool, and these become entitlements, each with its reason.
 
-Commands that use the database find it by DATABASE_URL.`,
+Commands that use the database find it by DATABASE_URL; where that goes through PgBouncer in transaction mode, set
+BURSAR_DB_POOLER=pgbouncer.`,
 		Example: `  bursar dev                                   everything on this machine, with a story
   bursar catalog apply catalog.yaml            say what is sold and what it entitles to
   bursar org create acme --name "Acme" --type club
@@ -165,7 +167,11 @@ func (a *app) openDB(ctx context.Context) (*lockorder.DB, error) {
 	if url == "" {
 		return nil, errors.New("DATABASE_URL is not set; it names the PostgreSQL database, like postgres://user:password@host:5432/bursar")
 	}
-	opened, err := lockorder.Open(ctx, url, lockorder.Options{NowSQL: "SELECT core.clock()", MaxConns: 4})
+	pooled, err := worker.Pooled(a.getenv("BURSAR_DB_POOLER"))
+	if err != nil {
+		return nil, err
+	}
+	opened, err := lockorder.Open(ctx, url, lockorder.Options{NowSQL: "SELECT core.clock()", MaxConns: 4, Pooled: pooled})
 	if err != nil {
 		return nil, fmt.Errorf("%w; look at DATABASE_URL", err)
 	}

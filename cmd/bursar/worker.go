@@ -23,6 +23,7 @@ Environment:
   TEMPORAL_TLS                  true for TLS without a key (false)
   BURSAR_DB_MAX_CONNS           database connections of this process (10)
   BURSAR_DB_RESERVE             how many of them activities that call Stripe may use at once (half)
+  BURSAR_DB_POOLER              pgbouncer where DATABASE_URL goes through it, in transaction mode (none)
   BURSAR_IO_SLOTS               how many activities that call Stripe run at once (200)
   BURSAR_PARKED_RETRY_INTERVAL  how often parked work is looked through (30s)
   BURSAR_SHUTDOWN_TIMEOUT       how long running activities may take to finish (20s)

@@ -24,6 +24,8 @@
 // superuser, since templates are marked in the system catalogue. Templates stay on such a server for the next run,
 // named by a hash of the migrations; the databases of the tests do not stay.
 //
+// [DB.PoolerURL] leads to the same database through a PgBouncer in transaction mode, started at its first use.
+//
 // # The user
 //
 // Tests connect as an ordinary role that owns its database, as Bursar does in production: what needs a superuser

@@ -52,6 +52,7 @@ func Main(m *testing.M, after ...func() error) {
 	for _, end := range after {
 		failed = errors.Join(failed, end())
 	}
+	failed = errors.Join(failed, stopPooler())
 	if own := started.Load(); own != nil {
 		failed = errors.Join(failed, own.Stop(context.Background()))
 	}
