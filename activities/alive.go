@@ -8,20 +8,21 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// aliveEvery is the pause between two signs of life. Temporal's time-out for them is a multiple of it.
-const aliveEvery = 5 * time.Second
+// signsOfLife is how many signs of life are given within the time in which Temporal waits for one.
+const signsOfLife = 4
 
 // keepAlive heartbeats for an activity that waits for another service, until the function that it returns is called. The
 // wait is bounded by its own time-outs; the heartbeat says that the process is there, so that one that was killed is noticed
-// long before them.
+// long before them. Where nobody waits for a heartbeat, it gives none.
 func keepAlive(ctx context.Context) (stop func()) {
-	if !activity.IsActivity(ctx) {
+	if !activity.IsActivity(ctx) || activity.GetInfo(ctx).HeartbeatTimeout < signsOfLife {
 		return func() {}
 	}
+	every := activity.GetInfo(ctx).HeartbeatTimeout / signsOfLife
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		tick := time.NewTicker(aliveEvery)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {

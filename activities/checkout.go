@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
 	"github.com/stripe/stripe-go/v79"
 
 	"github.com/bursarhq/bursar/billing"
@@ -16,8 +17,8 @@ import (
 
 // LinkFromCheckout links the customer of a completed checkout to the organisation that the checkout names in its
 // client_reference_id, by slug or id. A checkout that names none, or is not completed, is no error: there is nothing to do. What
-// cannot be done is parked as a checkout: the organisation does not exist, the customer is linked to another one, or Stripe does not
-// show the session as one of ours. The subscription itself is not touched.
+// cannot be done is parked as a checkout: the organisation does not exist, the customer is linked to another one or has an id that
+// none can have, or Stripe does not show the session as one of ours. The subscription itself is not touched.
 //
 // Running it twice is safe: the session is read anew, a link that stands stays as it is, and the parked row is written
 // over or resolved.
@@ -44,17 +45,12 @@ func (s *Subscriptions) linkFromCheckout(ctx context.Context, request contract.L
 	case session.Livemode != s.Livemode:
 		l.park(billing.ReasonLivemodeMismatch, "Checkout session %s is of Stripe's %s mode, and this Bursar serves %s mode; nothing was linked", request.CheckoutSession, mode(session.Livemode), mode(s.Livemode))
 	case session.Status != stripe.CheckoutSessionStatusComplete:
+		l.result.NothingToDo = session.Status == stripe.CheckoutSessionStatusExpired // one that is open may be completed yet
 		l.result.Detail = fmt.Sprintf("Checkout session %s is %s, not complete; there is nothing to link", session.ID, session.Status)
-	case session.ClientReferenceID == "" || session.Customer == nil || session.Customer.ID == "":
-		l.result.Detail = fmt.Sprintf("Checkout session %s does not name both a customer and an organisation; there is nothing to link", session.ID)
 	default:
-		l.customer, l.reference = session.Customer.ID, session.ClientReferenceID
-		// An organisation is never renamed or removed, so it can be looked up ahead of the transaction.
-		l.org, err = entitlements.FindOrganization(ctx, s.DB.Reader(), l.reference)
-		if err != nil && !errors.Is(err, entitlements.ErrNotFound) {
+		if err := l.see(ctx, s.DB, session); err != nil {
 			return contract.LinkResult{}, err
 		}
-		l.unknown = err
 	}
 	err = s.DB.Run(ctx, lockorder.Spec{
 		Path: "customer-link-checkout", Kind: lockorder.Plain,
@@ -68,11 +64,44 @@ func (s *Subscriptions) linkFromCheckout(ctx context.Context, request contract.L
 type linking struct {
 	request   contract.LinkRequest
 	customer  string // empty when there is nothing to link
-	reference string // the organisation as the checkout names it
+	reference string // the organisation as the checkout names it, as it is stored; empty when none can have that name
 	org       entitlements.Organization
 	unknown   error // why there is no such organisation
 	work      *billing.Work
 	result    contract.LinkResult
+}
+
+// see takes from a completed session who is to be linked to what. Whoever makes a payment link writes the reference, so it may be
+// anything.
+func (l *linking) see(ctx context.Context, db *lockorder.DB, session *stripe.CheckoutSession) error {
+	if session.ClientReferenceID == "" || session.Customer == nil || session.Customer.ID == "" {
+		l.result.NothingToDo = true
+		l.result.Detail = fmt.Sprintf("Checkout session %s does not name both a customer and an organisation; there is nothing to link", session.ID)
+		return nil
+	}
+	if err := billing.CheckCustomerID(session.Customer.ID); err != nil {
+		l.park(billing.ReasonFailed, "Checkout session %s: %v; nothing was linked. See the session at Stripe, then run: bursar parked retry %[1]s", l.request.CheckoutSession, err)
+		return nil
+	}
+	l.customer = session.Customer.ID
+	if id, err := uuid.Parse(session.ClientReferenceID); err == nil && len(session.ClientReferenceID) == len(id.String()) {
+		l.reference = id.String()
+	} else if entitlements.ValidSlug(session.ClientReferenceID) {
+		l.reference = session.ClientReferenceID
+	} else {
+		l.unknown = fmt.Errorf("%.200q is neither the slug nor the id of an organisation, and none can have it", session.ClientReferenceID)
+		return nil
+	}
+	// An organisation is never renamed or removed, so it can be looked up ahead of the transaction.
+	org, err := reading(ctx, func(ctx context.Context) (entitlements.Organization, error) {
+		return entitlements.FindOrganization(ctx, db.Reader(), l.reference)
+	})
+	if errors.Is(err, entitlements.ErrNotFound) {
+		l.unknown = err
+		return nil
+	}
+	l.org = org
+	return err
 }
 
 func (l *linking) park(reason billing.Reason, format string, args ...any) {
@@ -80,7 +109,7 @@ func (l *linking) park(reason billing.Reason, format string, args ...any) {
 		Kind: billing.ParkedCheckout, ObjectID: l.request.CheckoutSession, SubscriptionID: l.request.SubscriptionID,
 		Reason: reason, Detail: storable(fmt.Sprintf(format, args...)),
 	}
-	l.result = contract.LinkResult{Detail: l.work.Detail}
+	l.result = contract.LinkResult{ParkedReason: string(reason), Detail: l.work.Detail}
 }
 
 func (l *linking) run(ctx context.Context, tx *lockorder.Tx) error {
@@ -126,10 +155,15 @@ func (l *linking) withoutOrganization(ctx context.Context, tx *lockorder.Tx) err
 		return err
 	}
 	if linked {
-		l.result.Detail = fmt.Sprintf("Checkout session %s names %q, which is no organisation; its customer %s is linked already", l.request.CheckoutSession, l.reference, l.customer)
+		l.result.NothingToDo = true
+		l.result.Detail = storable(fmt.Sprintf("Checkout session %s: %v; its customer %s is linked already", l.request.CheckoutSession, l.unknown, l.customer))
 		return nil
 	}
-	l.park(billing.ReasonUnknownOrganization, "Checkout session %s: %v. Link its customer: bursar customer link %s ORGANISATION; or make the organisation: then it is tried again", l.request.CheckoutSession, l.unknown, l.customer)
+	way := ""
+	if l.reference != "" {
+		way = "; or make the organisation: then it is tried again"
+	}
+	l.park(billing.ReasonUnknownOrganization, "Checkout session %s: %v. Link its customer: bursar customer link %s ORGANISATION%s", l.request.CheckoutSession, l.unknown, l.customer, way)
 	l.work.WaitingCustomer, l.work.WaitingOrganization = l.customer, l.reference
 	return nil
 }

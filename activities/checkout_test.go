@@ -1,7 +1,9 @@
 package activities_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -164,4 +166,127 @@ func TestACheckoutThatStripeDoesNotShowAsOurs(t *testing.T) {
 	r.stripe.FailNext(1, 500)
 	_, err := r.subs.LinkFromCheckout(t.Context(), contract.LinkRequest{SubscriptionID: subscription, CheckoutSession: session})
 	require.True(t, retryable(err, activities.ErrTypeStripeUnavailable), "%v", err)
+}
+
+// Whoever makes a payment link writes the reference. What no organisation can be called is parked without a query, and its detail
+// can be stored, whatever it holds.
+func TestAReferenceThatNoOrganizationCanHave(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	acme := r.member("acme")
+	session, subscription, payer := r.checkout("acme", "")
+	through := &sessions{StripeReader: r.client}
+	r.subs.Stripe = through
+	for _, reference := range []string{"a\x00b", "a\xff\xfeb", "Acme Ltd.", "ACME", "-acme", " acme", strings.Repeat("a", 64), strings.Repeat("\x00", 10_000), "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8"} {
+		through.change = func(s *stripe.CheckoutSession) { s.ClientReferenceID = reference }
+		got := r.linkFrom(session, subscription)
+		require.False(t, got.Linked, "%q", reference)
+		require.False(t, got.NothingToDo)
+		require.Equal(t, string(billing.ReasonUnknownOrganization), got.ParkedReason)
+		parked := r.parked()
+		require.Len(t, parked, 1)
+		require.Equal(t, billing.ReasonUnknownOrganization, parked[0].Reason)
+		require.Equal(t, payer, parked[0].WaitingCustomer)
+		require.Contains(t, parked[0].Detail, "neither the slug nor the id")
+		require.NotContains(t, parked[0].Detail, "make the organisation", "that would not free it")
+		require.Zero(t, r.count(`SELECT count(*) FROM stripe.parked_work WHERE waiting_organization IS NOT NULL`))
+		require.Empty(t, r.due())
+	}
+	// Linked by hand, the question is answered, also for those.
+	r.link(payer, "acme")
+	require.Equal(t, session, r.due())
+	require.True(t, r.linkFrom(session, subscription).NothingToDo)
+	require.Empty(t, r.parked())
+
+	// An id in capitals is the same id.
+	id := r.text(`SELECT upper(id::text) FROM core.organizations`)
+	through.change = func(s *stripe.CheckoutSession) { s.ClientReferenceID, s.Customer.ID = id, acme }
+	require.True(t, r.linkFrom(session, subscription).Linked)
+}
+
+func TestACustomerThatNoneCanBe(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.member("acme")
+	session, subscription, _ := r.checkout("acme", "")
+	through := &sessions{StripeReader: r.client}
+	r.subs.Stripe = through
+	for _, customer := range []string{"gcus_1", "cus_\x00", "cus_\xff", "cus_ 1"} {
+		through.change = func(s *stripe.CheckoutSession) { s.Customer.ID = customer }
+		got := r.linkFrom(session, subscription)
+		require.False(t, got.Linked, "%q", customer)
+		require.Equal(t, string(billing.ReasonFailed), got.ParkedReason)
+		parked := r.parked()
+		require.Len(t, parked, 1)
+		require.Equal(t, billing.ParkedKey{Kind: billing.ParkedCheckout, ObjectID: session}, parked[0].ParkedKey)
+		require.Equal(t, billing.ReasonFailed, parked[0].Reason)
+		require.Empty(t, parked[0].WaitingCustomer)
+		require.Contains(t, parked[0].Detail, "bursar parked retry "+session)
+	}
+	through.change = func(*stripe.CheckoutSession) {}
+	require.True(t, r.linkFrom(session, subscription).Linked)
+	require.Empty(t, r.parked())
+}
+
+// What a later signal cannot change is told apart from what it can.
+func TestACheckoutSaysWhetherAnotherTryMayDiffer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.member("acme")
+	session, subscription, _ := r.checkout("", "")
+	require.True(t, r.linkFrom(session, subscription).NothingToDo, "it names no organisation")
+	session, subscription, _ = r.checkout("acme", "")
+	through := &sessions{StripeReader: r.client}
+	r.subs.Stripe = through
+	for status, nothing := range map[stripe.CheckoutSessionStatus]bool{stripe.CheckoutSessionStatusOpen: false, stripe.CheckoutSessionStatusExpired: true} {
+		through.change = func(s *stripe.CheckoutSession) { s.Status = status }
+		got := r.linkFrom(session, subscription)
+		require.False(t, got.Linked)
+		require.Equal(t, nothing, got.NothingToDo, status)
+		require.Empty(t, got.ParkedReason)
+	}
+}
+
+// The workflow parks what failed for good: as a checkout, which touches neither the subscription's version nor its own parked row.
+func TestACheckoutIsParkedForTheWorkflow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.member("acme")
+	session, subscription, _ := r.checkout("acme", "")
+	require.Equal(t, contract.OutcomeParked, r.reconcile(subscription).Outcome)
+	for range 2 {
+		require.NoError(t, r.subs.ParkSubscription(t.Context(), contract.ParkRequest{SubscriptionID: subscription, CheckoutSession: session, Reason: "broken\x00 \xff"}))
+	}
+	parked := r.parked()
+	require.Len(t, parked, 2)
+	require.Equal(t, billing.ParkedKey{Kind: billing.ParkedCheckout, ObjectID: session}, parked[0].ParkedKey)
+	require.Equal(t, billing.ReasonFailed, parked[0].Reason)
+	require.Equal(t, subscription, parked[0].SubscriptionID)
+	require.Equal(t, 2, parked[0].Attempts)
+	require.Equal(t, "broken �", parked[0].Detail)
+	require.Equal(t, billing.ReasonUnknownCustomer, parked[1].Reason)
+	require.Equal(t, 1, parked[1].Attempts)
+	require.Equal(t, int64(1), r.version(subscription))
+
+	// An operator's retry reaches the subscription with the checkout in hand, and a link frees both.
+	_, err := r.operator.RequestRetry(t.Context(), activities.RetryRequest{Objects: []string{session}})
+	require.NoError(t, err)
+	require.Equal(t, session, r.due())
+	require.True(t, r.linkFrom(session, subscription).Linked)
+	require.Equal(t, contract.OutcomeApplied, r.reconcile(subscription).Outcome)
+	require.Empty(t, r.parked())
+}
+
+// sessions changes the checkout sessions that Stripe shows.
+type sessions struct {
+	activities.StripeReader
+	change func(*stripe.CheckoutSession)
+}
+
+func (s *sessions) CheckoutSession(ctx context.Context, id string) (*stripe.CheckoutSession, error) {
+	session, err := s.StripeReader.CheckoutSession(ctx, id)
+	if err == nil {
+		s.change(session)
+	}
+	return session, err
 }

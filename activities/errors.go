@@ -88,7 +88,7 @@ func judge(err error) rule {
 	case errors.Is(err, errMoved):
 		return rule{errType: ErrTypeSubscriptionMoving, from: 200 * time.Millisecond, to: time.Second, expected: true}
 	case stripeapi.IsRateLimited(err):
-		if wait := stripeapi.RetryAfter(err); wait > 0 {
+		if wait := retryAfter(err); wait > 0 {
 			return rule{errType: ErrTypeStripeRateLimited, from: wait, to: wait + wait/4, expected: true}
 		}
 		return rule{errType: ErrTypeStripeRateLimited, from: time.Second, to: 4 * time.Second, expected: true}
@@ -96,7 +96,7 @@ func judge(err error) rule {
 		// A key that is refused is mended by an operator; parking every subscription meanwhile would only bury that.
 		return rule{errType: ErrTypeStripeAuth, from: 30 * time.Second, to: time.Minute}
 	case errors.As(err, &stripeErr):
-		wait := stripeapi.RetryAfter(err)
+		wait := retryAfter(err)
 		return rule{errType: ErrTypeStripeUnavailable, from: wait, to: wait + wait/4}
 	case lockorder.SQLState(err) == rendezvousMissing:
 		return rule{errType: ErrTypeLockOrderViolation, final: true}
@@ -114,6 +114,12 @@ func judge(err error) rule {
 	}
 	return rule{errType: ErrTypeUnknown}
 }
+
+// longestRetryAfter bounds the pause that Stripe asks for. Temporal ends an activity at once when its next try would lie beyond its
+// time, and then nothing of the pause is kept.
+const longestRetryAfter = 2 * time.Minute
+
+func retryAfter(err error) time.Duration { return min(stripeapi.RetryAfter(err), longestRetryAfter) }
 
 // translate turns an error into the one that Temporal gets; nil stays nil. It is called once, where an activity returns. The
 // text is carried over; the chain of wrapped errors is not, since a history cannot hold it.

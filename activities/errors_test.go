@@ -60,9 +60,11 @@ func TestTranslation(t *testing.T) {
 
 		{"rate limited, no word how long", &stripeapi.Error{Kind: stripeapi.KindRateLimited}, ErrTypeStripeRateLimited, false, time.Second, 4 * time.Second},
 		{"rate limited", &stripeapi.Error{Kind: stripeapi.KindRateLimited, RetryAfter: 8 * time.Second}, ErrTypeStripeRateLimited, false, 8 * time.Second, 10 * time.Second},
+		{"rate limited for an hour", &stripeapi.Error{Kind: stripeapi.KindRateLimited, RetryAfter: time.Hour}, ErrTypeStripeRateLimited, false, 2 * time.Minute, 150 * time.Second},
 		{"bad key", &stripeapi.Error{Kind: stripeapi.KindAuth}, ErrTypeStripeAuth, false, 30 * time.Second, time.Minute},
 		{"Stripe down", &stripeapi.Error{Kind: stripeapi.KindTransient, Status: 503}, ErrTypeStripeUnavailable, false, 0, 0},
 		{"Stripe down for a while", &stripeapi.Error{Kind: stripeapi.KindTransient, Status: 503, RetryAfter: 4 * time.Second}, ErrTypeStripeUnavailable, false, 4 * time.Second, 5 * time.Second},
+		{"Stripe down for an hour", &stripeapi.Error{Kind: stripeapi.KindTransient, Status: 503, RetryAfter: time.Hour}, ErrTypeStripeUnavailable, false, 2 * time.Minute, 150 * time.Second},
 
 		{"moving", &lockorder.Error{Verdict: lockorder.VerdictOther, Err: fmt.Errorf("x: %w", errMoved)}, ErrTypeSubscriptionMoving, false, 200 * time.Millisecond, time.Second},
 		{"not found", fmt.Errorf("x: %w", entitlements.ErrNotFound), ErrTypeNotFound, true, 0, 0},

@@ -72,7 +72,9 @@ func (o *Operator) linkCustomer(ctx context.Context, request LinkCustomerRequest
 	if err := billing.CheckCustomerID(request.Customer); err != nil {
 		return LinkCustomerResult{}, err
 	}
-	org, err := entitlements.FindOrganization(ctx, o.DB.Reader(), request.Organization)
+	org, err := reading(ctx, func(ctx context.Context) (entitlements.Organization, error) {
+		return entitlements.FindOrganization(ctx, o.DB.Reader(), request.Organization)
+	})
 	if err != nil {
 		return LinkCustomerResult{}, err
 	}
@@ -84,12 +86,18 @@ func (o *Operator) linkCustomer(ctx context.Context, request LinkCustomerRequest
 	if err != nil {
 		return LinkCustomerResult{}, err
 	}
-	parked, err := billing.AllParked(ctx, o.DB.Reader(), billing.ParkedFilter{Customer: request.Customer})
+	parked, err := o.allParked(ctx, billing.ParkedFilter{Customer: request.Customer})
 	if err != nil {
 		return LinkCustomerResult{}, fmt.Errorf("the link stands, but what it frees could not be read: %w", err)
 	}
 	result.Freed = slices.DeleteFunc(parked, func(p billing.Parked) bool { return p.WaitingCustomer != request.Customer })
 	return result, nil
+}
+
+func (o *Operator) allParked(ctx context.Context, filter billing.ParkedFilter) ([]billing.Parked, error) {
+	return reading(ctx, func(ctx context.Context) ([]billing.Parked, error) {
+		return billing.AllParked(ctx, o.DB.Reader(), filter)
+	})
 }
 
 // RetryRequest is the input of RequestRetry.
@@ -134,7 +142,7 @@ func (o *Operator) requestRetry(ctx context.Context, request RetryRequest) (Retr
 	}
 	var keys []billing.ParkedKey // each once: an id may name an object and its subscription
 	for _, filter := range filters {
-		found, err := billing.AllParked(ctx, o.DB.Reader(), filter)
+		found, err := o.allParked(ctx, filter)
 		if err != nil {
 			return RetryResult{}, err
 		}

@@ -57,7 +57,9 @@ func (p *Parked) retry(ctx context.Context) (contract.ParkedRetryResult, error) 
 	at, failed := resume, 0
 	var shown []error
 	for {
-		page, err := billing.ListDue(ctx, p.DB.Reader(), at.After, billing.PageSize)
+		page, err := reading(ctx, func(ctx context.Context) ([]billing.Due, error) {
+			return billing.ListDue(ctx, p.DB.Reader(), at.After, billing.PageSize)
+		})
 		if err != nil {
 			return contract.ParkedRetryResult{}, err
 		}

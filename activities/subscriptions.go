@@ -61,7 +61,7 @@ func (s *Subscriptions) reconcile(ctx context.Context, request contract.Reconcil
 		return contract.ReconcileResult{}, err
 	}
 	for reads := 1; ; reads++ {
-		noted, err := billing.Version(ctx, s.DB.Reader(), id)
+		noted, err := reading(ctx, func(ctx context.Context) (int64, error) { return billing.Version(ctx, s.DB.Reader(), id) })
 		if err != nil {
 			return contract.ReconcileResult{}, err
 		}
@@ -187,25 +187,40 @@ func park(ctx context.Context, tx *lockorder.Tx, work billing.Work, causes []con
 	return version, billing.Park(ctx, tx, work)
 }
 
-// ParkSubscription parks a subscription whose reconcile failed for good, with the failure's text as the reason that an
-// operator reads. It raises the version, so that no older read is applied after it.
+// ParkSubscription parks a subscription whose reconcile failed for good, or a checkout whose customer could not be linked for
+// good, with the failure's text as the reason that an operator reads. For a subscription it raises the version, so that
+// no older read is applied after it.
 //
 // Running it twice is safe: the second run finds the row, counts one more attempt and raises the version once more,
 // which makes a concurrent reader read again and nothing else.
 func (s *Subscriptions) ParkSubscription(ctx context.Context, request contract.ParkRequest) error {
-	err := billing.CheckSubscriptionID(request.SubscriptionID)
-	if err == nil {
-		err = s.DB.Run(ctx, lockorder.Spec{
-			Path: "subscription-park", Kind: lockorder.Plain, Keys: []lockorder.Lock{lockorder.SubscriptionKey(request.SubscriptionID)},
-		}, func(ctx context.Context, tx *lockorder.Tx) error {
-			_, err := park(ctx, tx, billing.Work{
-				Kind: billing.ParkedSubscription, ObjectID: request.SubscriptionID, SubscriptionID: request.SubscriptionID,
-				Reason: billing.ReasonFailed, Detail: storable(request.Reason),
-			}, request.Events)
+	return translate(ctx, s.parkFailed(ctx, request))
+}
+
+func (s *Subscriptions) parkFailed(ctx context.Context, request contract.ParkRequest) error {
+	if err := billing.CheckSubscriptionID(request.SubscriptionID); err != nil {
+		return err
+	}
+	work := billing.Work{
+		Kind: billing.ParkedSubscription, ObjectID: request.SubscriptionID, SubscriptionID: request.SubscriptionID,
+		Reason: billing.ReasonFailed, Detail: storable(request.Reason),
+	}
+	spec := lockorder.Spec{
+		Path: "subscription-park", Kind: lockorder.Plain, Keys: []lockorder.Lock{lockorder.SubscriptionKey(request.SubscriptionID)},
+	}
+	if request.CheckoutSession == "" {
+		return s.DB.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) error {
+			_, err := park(ctx, tx, work, request.Events)
 			return err
 		})
 	}
-	return translate(ctx, err)
+	work.Kind, work.ObjectID, spec.Path = billing.ParkedCheckout, request.CheckoutSession, "checkout-park"
+	return s.DB.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) error {
+		if _, err := tx.LockExisting(ctx, billing.ParkedKey{Kind: work.Kind, ObjectID: work.ObjectID}.Lock()); err != nil {
+			return err
+		}
+		return billing.Park(ctx, tx, work)
+	})
 }
 
 func events(signals []contract.ReconcileSignal) []billing.Event {

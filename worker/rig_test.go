@@ -33,6 +33,13 @@ var temporalServer = sync.OnceValues(func() (*devstack.Temporal, error) {
 })
 
 func TestMain(m *testing.M) {
+	if os.Getenv(workerProcess) != "" {
+		if err := runWorkerProcess(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	pgtest.Main(m, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()

@@ -19,14 +19,14 @@ var (
 // persistence bounds all tries of one activity. A longer outage goes over into a new run, whose history begins empty.
 const persistence = 10 * time.Minute
 
+// retryPolicy has no list of types that are not retryable: package activities says it of each error where it is translated. What
+// the SDK raises beside them is retryable. So is an input that a worker cannot decode, or an activity that it does not know:
+// while a release is rolled out, another worker can.
 func retryPolicy() *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{
 		InitialInterval:    500 * time.Millisecond,
 		BackoffCoefficient: 2,
 		MaximumInterval:    time.Minute,
-		// Which types are not retryable is said where errors are translated, in package activities; this one names what the
-		// SDK itself raises for an input that the activity cannot read.
-		NonRetryableErrorTypes: []string{ErrTypeInvalidInput},
 	}
 }
 
@@ -72,14 +72,22 @@ func reconcileSubscription(ctx workflow.Context, request contract.ReconcileReque
 	return result, err
 }
 
-func linkFromCheckout(ctx workflow.Context, request contract.LinkRequest) (result contract.LinkResult, err error) {
-	ctx = workflow.WithActivityOptions(ctx, stripeOptions("Link the customer of checkout "+request.CheckoutSession))
-	err = workflow.ExecuteActivity(ctx, subscriptions.LinkFromCheckout, request).Get(ctx, &result)
-	return result, err
+func linkFromCheckout(ctx workflow.Context, request contract.LinkRequest) workflow.Future {
+	options := stripeOptions("Link the customer of checkout " + request.CheckoutSession)
+	options.ScheduleToCloseTimeout = linkPersistence
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), subscriptions.LinkFromCheckout, request)
 }
 
 func parkSubscription(ctx workflow.Context, request contract.ParkRequest) error {
 	ctx = workflow.WithActivityOptions(ctx, databaseOptions("Park "+request.SubscriptionID))
+	return workflow.ExecuteActivity(ctx, subscriptions.ParkSubscription, request).Get(ctx, nil)
+}
+
+// parkCheckout gives up sooner than parkSubscription: a read waits for it, and the link is tried again anyway.
+func parkCheckout(ctx workflow.Context, request contract.ParkRequest) error {
+	options := databaseOptions("Park checkout " + request.CheckoutSession)
+	options.ScheduleToCloseTimeout = linkPersistence
+	ctx = workflow.WithActivityOptions(ctx, options)
 	return workflow.ExecuteActivity(ctx, subscriptions.ParkSubscription, request).Get(ctx, nil)
 }
 

@@ -17,5 +17,6 @@
 //     unless somebody goes round it; the version check of the activity covers that case too.
 //   - Every signal and every update is covered by a read of Stripe begun after it arrived. What is not covered yet
 //     is carried by continue-as-new; a signal that races with the end of a run makes the server refuse that end.
+//   - A link that cannot be made yet holds up a read by seconds only, and leads to another read once it is made.
 //   - It never gives up on an outage. What cannot succeed is parked, where an operator sees it.
 package workflows

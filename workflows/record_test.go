@@ -41,6 +41,8 @@ var scenarios = []scenario{
 	{contract.SubscriptionReconcile, "update", playUpdate, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED},
 	{contract.SubscriptionReconcile, "update-ends-pause", playUpdateEndsPause, enumspb.EVENT_TYPE_TIMER_CANCELED},
 	{contract.SubscriptionReconcile, "checkout", playCheckout, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
+	{contract.SubscriptionReconcile, "checkout-outage", playCheckoutOutage, enumspb.EVENT_TYPE_TIMER_FIRED},
+	{contract.SubscriptionReconcile, "checkout-parked", playCheckoutParked, enumspb.EVENT_TYPE_TIMER_CANCELED},
 	{contract.SubscriptionReconcile, "parked", playParked, enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED},
 	{contract.SubscriptionReconcile, "retried", playRetried, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
 	{contract.SubscriptionReconcile, "continues-as-new", playContinues, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW},
@@ -238,6 +240,52 @@ func playCheckout(ctx context.Context, t *testing.T, c client.Client) (string, s
 	}})
 	id := "sub_RecordCheckout"
 	signal(ctx, t, c, id, contract.ReconcileSignal{EventID: "evt_1", EventType: "checkout.session.completed", CheckoutSession: "cs_test_a1"})
+	await(ctx, t, c, contract.SubscriptionWorkflowID(id))
+	return contract.SubscriptionWorkflowID(id), ""
+}
+
+// playCheckoutOutage has a link fail with a pause that its tries have no time for: the subscription is read, the run waits, links and
+// reads again.
+func playCheckoutOutage(ctx context.Context, t *testing.T, c client.Client) (string, string) {
+	var tries atomic.Int32
+	serve(t, c, outside{reconcile: applied, link: func(context.Context, contract.LinkRequest) (contract.LinkResult, error) {
+		if tries.Add(1) == 1 {
+			return contract.LinkResult{}, temporal.NewApplicationErrorWithOptions("Stripe refuses the key", "StripeAuth",
+				temporal.ApplicationErrorOptions{NextRetryDelay: linkPersistence + time.Second})
+		}
+		return linked, nil
+	}})
+	id := "sub_RecordCheckoutOutage"
+	signal(ctx, t, c, id, completed)
+	require.Equal(t, 2, await(ctx, t, c, contract.SubscriptionWorkflowID(id)).Reconciles)
+	return contract.SubscriptionWorkflowID(id), ""
+}
+
+// playCheckoutParked has a link fail for good while another waits to be tried again; a retry of the first ends that pause.
+func playCheckoutParked(ctx context.Context, t *testing.T, c client.Client) (string, string) {
+	const away = "cs_test_b2"
+	var tries atomic.Int32
+	serve(t, c, outside{
+		reconcile: applied,
+		link: func(_ context.Context, request contract.LinkRequest) (contract.LinkResult, error) {
+			switch {
+			case tries.Add(1) > 2:
+				return linked, nil
+			case request.CheckoutSession == away:
+				return contract.LinkResult{}, temporal.NewApplicationErrorWithOptions("Stripe refuses the key", "StripeAuth",
+					temporal.ApplicationErrorOptions{NextRetryDelay: time.Minute})
+			}
+			return contract.LinkResult{}, temporal.NewNonRetryableApplicationError("broken", "Broken", nil)
+		},
+		park: func(context.Context, contract.ParkRequest) error { return nil },
+	})
+	id := "sub_RecordCheckoutParked"
+	_, err := c.ExecuteWorkflow(ctx, startOptions(id), contract.SubscriptionReconcile, contract.SubscriptionReconcileInput{
+		SubscriptionID: id, Carried: []contract.ReconcileSignal{completed, {EventType: "checkout.session.completed", CheckoutSession: away}},
+	})
+	require.NoError(t, err)
+	awaitEvent(ctx, t, c, contract.SubscriptionWorkflowID(id), enumspb.EVENT_TYPE_TIMER_STARTED)
+	signal(ctx, t, c, id, retry)
 	await(ctx, t, c, contract.SubscriptionWorkflowID(id))
 	return contract.SubscriptionWorkflowID(id), ""
 }

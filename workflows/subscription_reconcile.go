@@ -31,13 +31,14 @@ const (
 // is waiting. Its id is contract.SubscriptionWorkflowID.
 //
 // A first read begins at once. When signals arrived while it ran, the next one waits a second, doubling to eight
-// while they keep coming, so that a burst costs a handful of reads; an update does not wait. A failure that may
-// pass is retried for ever, one that cannot is parked.
+// while they keep coming, so that a burst costs a handful of reads; an update does not wait. The customer of a checkout that a
+// signal names is linked before the read, which does not wait long for it. A failure that may pass is retried for ever, one
+// that cannot is parked.
 func SubscriptionReconcile(ctx workflow.Context, in contract.SubscriptionReconcileInput) (contract.SubscriptionReconcileResult, error) {
 	r := &reconciler{
 		id:         in.SubscriptionID,
 		signals:    workflow.GetSignalChannel(ctx, contract.SignalReconcile),
-		linked:     map[string]bool{},
+		checkouts:  checkouts{done: map[string]bool{}},
 		reconciles: in.Reconciles,
 		linger:     in.Linger,
 	}
@@ -80,9 +81,8 @@ type reconciler struct {
 	id      string
 	signals workflow.ReceiveChannel
 
-	pending  batch                      // what no read covers yet
-	unlinked []contract.ReconcileSignal // checkouts whose customer is still to be linked
-	linked   map[string]bool            // checkout sessions done with in this run
+	pending   batch // what no read covers yet
+	checkouts checkouts
 
 	// Passes of this run are numbered from 1. A pass is begun when its read begins. asked is the last pass that an
 	// update waits for.
@@ -153,26 +153,21 @@ func (r *reconciler) receive() {
 // add notes one reason to read, and the checkout to link before it.
 func (r *reconciler) add(signal contract.ReconcileSignal) {
 	r.pending.add(signal)
-	if signal.CheckoutSession == "" || r.linked[signal.CheckoutSession] {
-		return
-	}
-	for _, u := range r.unlinked {
-		if u.CheckoutSession == signal.CheckoutSession {
-			return
-		}
-	}
-	r.unlinked = append(r.unlinked, signal)
+	r.checkouts.add(signal)
 }
 
 // backlog tells whether something waits that outlives the run, wanted whether anything waits at all.
-func (r *reconciler) backlog() bool { return !r.pending.empty() || len(r.unlinked) > 0 }
+func (r *reconciler) backlog() bool { return !r.pending.empty() || len(r.checkouts.waiting) > 0 }
 func (r *reconciler) wanted() bool  { return r.backlog() || r.asked > r.begun }
+
+// readWanted tells whether something waits for a read, and not for a link alone.
+func (r *reconciler) readWanted() bool { return !r.pending.empty() || r.asked > r.begun }
 
 func (r *reconciler) nextLinger() time.Duration {
 	switch {
 	case r.failure != nil:
-		return maxLinger
-	case !r.backlog():
+		return max(maxLinger, askedPause(r.failure))
+	case r.pending.empty():
 		return 0
 	case r.linger == 0:
 		return firstLinger
@@ -180,26 +175,40 @@ func (r *reconciler) nextLinger() time.Duration {
 	return min(2*r.linger, maxLinger)
 }
 
-// pause lets a burst gather. An update ends it.
+// pause lets a burst gather. An update ends it. Where only checkouts wait, it lasts until they are tried again, and a signal ends
+// it too.
 func (r *reconciler) pause(ctx workflow.Context) error {
-	if r.linger <= 0 || r.asked > r.begun {
+	wait, reason := r.linger, "Let a burst of events gather"
+	ended := func() bool { return r.asked > r.begun }
+	if r.pending.empty() {
+		wait, reason = r.checkouts.next.Sub(workflow.Now(ctx)), "Wait before the next try of a link"
+		ended = func() bool { return r.readWanted() || r.signals.Len() > 0 }
+	}
+	if wait <= 0 || ended() {
 		return nil
 	}
-	r.describe(ctx, fmt.Sprintf("Waiting %s for more events before the next read.", r.linger))
+	r.describe(ctx, fmt.Sprintf("%s: %s.", reason, wait.Round(time.Second)))
 	timerCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel() // a timer left behind would wake the run for nothing
-	timer := workflow.NewTimerWithOptions(timerCtx, r.linger, workflow.TimerOptions{Summary: "Let a burst of events gather"})
-	return workflow.Await(ctx, func() bool { return timer.IsReady() || r.asked > r.begun })
+	timer := workflow.NewTimerWithOptions(timerCtx, wait, workflow.TimerOptions{Summary: reason})
+	return workflow.Await(ctx, func() bool { return timer.IsReady() || ended() })
 }
 
-// pass links what is to be linked, reads Stripe once and applies what it shows. It returns an error only when the
-// workflow has been cancelled; what else went wrong is in the state.
+// pass links what is to be linked, reads Stripe once and applies what it shows. Where nothing but a link was to be tried, and it did not
+// succeed, there is nothing new to read. It returns an error only when the workflow has been cancelled; what else went
+// wrong is in the state.
 func (r *reconciler) pass(ctx workflow.Context) error {
-	r.failure, r.fatal = nil, nil
-	if err := r.link(ctx); err != nil {
+	r.receive()
+	linked, err := r.link(ctx)
+	if err != nil {
 		return err
 	}
 	r.receive() // the read that begins now covers these too
+	if !linked && !r.readWanted() {
+		r.describe(ctx, "")
+		return nil
+	}
+	r.failure, r.fatal = nil, nil
 	covered := r.pending.take()
 	r.begun++
 	r.reconciles++
@@ -230,30 +239,6 @@ func (r *reconciler) pass(ctx workflow.Context) error {
 	r.finished = r.begun
 	r.attributes.update(ctx, r.outcome(), r.last.Organization)
 	r.describe(ctx, "")
-	return nil
-}
-
-// link links the customer of each checkout that came with a signal. Only an outage leaves one unlinked; whatever else
-// stands in the way has been parked by the activity or is reported here, and does not stop the reconcile.
-func (r *reconciler) link(ctx workflow.Context) error {
-	for len(r.unlinked) > 0 {
-		session := r.unlinked[0].CheckoutSession
-		r.describe(ctx, "Linking the customer of checkout "+session+".")
-		result, err := linkFromCheckout(ctx, contract.LinkRequest{SubscriptionID: r.id, CheckoutSession: session})
-		switch {
-		case temporal.IsCanceledError(err):
-			return err
-		case err != nil && !permanent(err):
-			workflow.GetLogger(ctx).Warn("the customer of a checkout could not be linked yet; it will be tried again", "checkout", session, "error", err)
-			return nil
-		case err != nil:
-			workflow.GetLogger(ctx).Error("the customer of a checkout could not be linked", "checkout", session, "error", err)
-		case result.Organization != "":
-			r.last.Organization = result.Organization
-		}
-		r.linked[session] = true
-		r.unlinked = r.unlinked[1:]
-	}
 	return nil
 }
 
@@ -303,14 +288,14 @@ func validateReconcileNow(_ workflow.Context, signal contract.ReconcileSignal) e
 // next is the input of the run that goes on where this one stops.
 func (r *reconciler) next() contract.SubscriptionReconcileInput {
 	carried := r.pending
-	for _, signal := range r.unlinked {
-		if !carried.has(signal) {
-			carried.signals = append(carried.signals, signal) // also above the bound: it is work, not memory
+	for i := range carried.signals {
+		if !r.checkouts.waits(carried.signals[i].CheckoutSession) {
+			carried.signals[i].CheckoutSession = "" // it has been linked, or parked
 		}
 	}
-	for i := range carried.signals {
-		if r.linked[carried.signals[i].CheckoutSession] {
-			carried.signals[i].CheckoutSession = ""
+	for _, signal := range r.checkouts.waiting {
+		if !carried.has(signal) {
+			carried.signals = append(carried.signals, signal) // also above the bound: it is work, not memory
 		}
 	}
 	return contract.SubscriptionReconcileInput{
@@ -318,7 +303,7 @@ func (r *reconciler) next() contract.SubscriptionReconcileInput {
 		Carried:        carried.signals,
 		CarriedOmitted: carried.omitted,
 		Reconciles:     r.reconciles,
-		Linger:         r.linger,
+		Linger:         max(r.linger, min(r.checkouts.pause, maxLinger)),
 	}
 }
 
@@ -350,15 +335,23 @@ func (r *reconciler) describe(ctx workflow.Context, doing string) {
 	case r.last.Outcome != "":
 		line = r.last.Outcome
 	}
-	workflow.SetCurrentDetails(ctx, joinSentences("Reconcile "+r.id+" with Stripe.", doing, line, fmt.Sprintf("Reads of Stripe: %d; signals waiting: %d.", r.reconciles, r.pending.count())))
+	unlinked := ""
+	if r.checkouts.failure != nil {
+		unlinked = "The customer of a checkout is not linked yet, trying again: " + failureText(r.checkouts.failure)
+	}
+	workflow.SetCurrentDetails(ctx, joinSentences("Reconcile "+r.id+" with Stripe.", doing, line, unlinked, fmt.Sprintf("Reads of Stripe: %d; signals waiting: %d.", r.reconciles, r.pending.count())))
 }
 
-// permanent tells a failure that no retry mends from an outage that outlasted an activity's time.
+// permanent tells a failure that no retry mends from an outage that outlasted an activity's time. The server calls the end of
+// that time not retryable too, when it comes in the middle of a try.
 func permanent(err error) bool {
+	if temporal.IsTimeoutError(err) || temporal.IsCanceledError(err) {
+		return false
+	}
 	var activityErr *temporal.ActivityError
 	var appErr *temporal.ApplicationError
 	if errors.As(err, &appErr) && appErr.NonRetryable() {
 		return true
 	}
-	return errors.As(err, &activityErr) && activityErr.RetryState() == retryStateNonRetryable && !temporal.IsCanceledError(err)
+	return errors.As(err, &activityErr) && activityErr.RetryState() == retryStateNonRetryable
 }

@@ -130,9 +130,11 @@ type ReconcileResult struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// ParkRequest is the input of ActivityParkSubscription: a reconcile failed for good.
+// ParkRequest is the input of ActivityParkSubscription: a reconcile, or the link of a checkout, failed for good.
 type ParkRequest struct {
 	SubscriptionID string `json:"subscription_id"`
+	// CheckoutSession is the checkout to park; empty parks the subscription.
+	CheckoutSession string `json:"checkout_session,omitempty"`
 	// Reason is the failure's text as it is shown to the operator.
 	Reason string `json:"reason"`
 	// Events are the events that the failed reconciles should have covered.
@@ -149,8 +151,13 @@ type LinkRequest struct {
 type LinkResult struct {
 	// Linked is true when the customer is now linked to the organisation that the checkout names.
 	Linked bool `json:"linked"`
+	// NothingToDo is true when the checkout leaves nothing to link, now or later. With neither it nor Linked, another try may
+	// have another outcome.
+	NothingToDo bool `json:"nothing_to_do,omitempty"`
 	// Organization is the organisation's slug, empty when there is none.
 	Organization string `json:"organization,omitempty"`
+	// ParkedReason is the reason's code when the checkout was parked.
+	ParkedReason string `json:"parked_reason,omitempty"`
 	// Detail is one sentence for a person.
 	Detail string `json:"detail,omitempty"`
 }
