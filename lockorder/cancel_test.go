@@ -12,7 +12,8 @@ import (
 )
 
 // TestCancelAtAnyInstant cancels the caller at random instants of a transaction: the connection lives on, holds nothing,
-// and its next statement is not hit. Four connections share the rounds, since each cancelled statement takes pgx a tenth of a second.
+// and its next statement is not hit. Four connections share the rounds, since each cancelled statement takes pgx a tenth
+// of a second.
 func TestCancelAtAnyInstant(t *testing.T) {
 	t.Parallel()
 	for part := range 4 {

@@ -21,6 +21,11 @@ const MaxKeys = 256
 type Options struct {
 	// Budget bounds a whole transaction, the wait for a connection included. Default 15 s.
 	Budget time.Duration
+	// RuleChangeBudget bounds a whole rule change, its turns and pauses included. Default 30 s.
+	RuleChangeBudget time.Duration
+	// ExclusiveHold bounds how long a rule change may hold the exclusive rendezvous, from the grant to COMMIT. Default
+	// 900 ms.
+	ExclusiveHold time.Duration
 	// LockTimeout bounds one wait for a lock; what is left of the budget bounds it too. Default 5 s. It must exceed the
 	// server's deadlock_timeout, or a deadlock would show as a time-out: Open refuses it.
 	LockTimeout time.Duration
@@ -33,10 +38,15 @@ type Options struct {
 	// NowSQL is the query that Tx.Now runs; it answers one timestamptz read from the clock at that moment. Default
 	// SELECT clock_timestamp().
 	NowSQL string
+	// GuardSQL stands between the opening and the statements handed to it (Spec.Handed). It must raise an error when the
+	// setting lockorder.short is 'true': a declared lock is busy then. The default does, on any database.
+	GuardSQL string
 	// MaxConns bounds the pool. Default: pgxpool's.
 	MaxConns int32
-	// Observe is told of every lock that a transaction got, in the transaction's goroutine; it must be quick and safe for use
-	// by several at once. Nil tells nobody.
+	// LaneShare is the share of the pool's connections that may wait for locks at one time; at least one may. Default 0.5.
+	LaneShare float64
+	// Observe is told of every lock that a transaction got, in the transaction's goroutine; it must be quick and safe for
+	// use by several at once. Nil tells nobody.
 	Observe func(Event)
 	// Pooled says that the URL leads to a pooler of transactions, such as PgBouncer: then no statement is prepared under
 	// a name, which such a pooler loses, and arguments are encoded by their Go types, as pgx.QueryExecModeExec does.
@@ -47,9 +57,17 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	setDefault(&o.Budget, 15*time.Second)
+	setDefault(&o.RuleChangeBudget, 30*time.Second)
+	setDefault(&o.ExclusiveHold, 900*time.Millisecond)
 	setDefault(&o.LockTimeout, 5*time.Second)
 	setDefault(&o.IdleTimeout, 10*time.Second)
 	setDefault(&o.CheckInterval, time.Second)
+	if o.LaneShare <= 0 {
+		o.LaneShare = 0.5
+	}
+	if o.GuardSQL == "" {
+		o.GuardSQL = defaultGuard
+	}
 	if o.NowSQL == "" {
 		o.NowSQL = "SELECT clock_timestamp()"
 	}
@@ -67,6 +85,7 @@ type DB struct {
 	pool            *pgxpool.Pool
 	opts            Options
 	deadlockTimeout time.Duration
+	lane            lane
 	places          chan struct{} // nil, or a place for each transaction that may be open at once
 }
 
@@ -97,7 +116,7 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database cannot be opened: %w", err)
 	}
-	db := &DB{pool: pool, opts: opts}
+	db := &DB{pool: pool, opts: opts, lane: newLane(opts.LaneShare, config.MaxConns)}
 	if err := db.checkServer(ctx); err != nil {
 		pool.Close()
 		return nil, err
@@ -147,8 +166,13 @@ type Spec struct {
 	Kind Kind
 	// Keys are the advisory keys known beforehand, in any order and with repeats: they are sorted here.
 	Keys []Lock
-	// Budget replaces the DB's budget when it is not 0.
+	// Budget replaces the DB's budget, or its RuleChangeBudget, when it is not 0.
 	Budget time.Duration
+	// Handed, if not nil, queues the first statements of the transaction. They travel in the flight of the opening, and run
+	// before fn, if every declared lock is free; otherwise none of them runs, and Handed is called again once the locks are
+	// held. It may queue reads, and writes of rows that a declared key covers; never a lock that could wait, in the text or
+	// in a function. fn may be nil where there is nothing else to do.
+	Handed func(h *Handed)
 }
 
 // tracer follows the global provider, also one that is set later.
@@ -158,9 +182,10 @@ var tracer = otel.Tracer("github.com/bursarhq/bursar/lockorder")
 type openMark struct{}
 
 // Run opens a transaction, takes the rendezvous of its kind and the declared keys, calls fn, and commits when fn
-// returns nil. An error or a panic of fn rolls back. The context given to fn ends when the budget does, and carries the
-// mark that a transaction is open: a second Run in it is refused. Every error is an *Error with a verdict; fn's own
-// error is wrapped in it.
+// returns nil. An error or a panic of fn rolls back. A RuleChange runs fn again, in a transaction of its own, for each
+// turn that found something busy: its fn must be able to run more than once. The context given to fn ends when the
+// budget does, and carries the mark that a transaction is open: a second Run in it is refused. Every error is an *Error
+// with a verdict; fn's own error is wrapped in it.
 func (db *DB) Run(ctx context.Context, spec Spec, fn func(ctx context.Context, tx *Tx) error) error {
 	ctx, span := tracer.Start(ctx, "tx "+spec.Path,
 		trace.WithAttributes(attribute.String("lockorder.path", spec.Path), attribute.String("lockorder.kind", spec.Kind.String())))
@@ -191,18 +216,28 @@ func (db *DB) run(ctx context.Context, spec Spec, fn func(ctx context.Context, t
 	}
 
 	budget := db.opts.Budget
-	if spec.Budget > 0 {
+	switch {
+	case spec.Budget > 0:
 		budget = spec.Budget
+	case spec.Kind == RuleChange:
+		budget = db.opts.RuleChangeBudget
 	}
 	deadline := time.Now().Add(budget)
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errBudget)
 	defer cancel()
+	if spec.Kind == RuleChange {
+		return db.runInTurns(ctx, spec, keys, deadline, fn)
+	}
+	return db.runOnce(ctx, spec, keys, deadline, nil, fn)
+}
 
+// runOnce is one transaction, from the connection to COMMIT. A rule change has one in each turn.
+func (db *DB) runOnce(ctx context.Context, spec Spec, keys []Lock, deadline time.Time, t *turn, fn func(ctx context.Context, tx *Tx) error) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return fail(ctx, spec, failedStep("acquiring a connection", err))
 	}
-	tx := &Tx{db: db, conn: conn, spec: spec, deadline: deadline, held: make(map[lockID]bool, len(keys)+4)}
+	tx := &Tx{db: db, conn: conn, spec: spec, deadline: deadline, overdue: errBudget, turn: t, held: make(map[lockID]bool, len(keys)+4)}
 	defer tx.release(ctx)
 	ended := false
 	defer func() {
@@ -211,11 +246,23 @@ func (db *DB) run(ctx context.Context, spec Spec, fn func(ctx context.Context, t
 		}
 	}()
 
-	if err := tx.open(ctx, keys); err != nil {
+	err = tx.open(ctx, keys)
+	ctx, cancel := tx.bound(ctx) // the exclusive hold may end before the budget
+	defer cancel()
+	if err != nil {
 		return fail(ctx, spec, err)
 	}
+	if fn == nil {
+		fn = func(context.Context, *Tx) error { return nil }
+	}
 	if err := fn(context.WithValue(ctx, openMark{}, true), tx); err != nil {
+		if tx.exclusive() && judge(err) == VerdictLockTimeout {
+			tx.endTurn() // a statement found busy what no lock had announced
+		}
 		return fail(ctx, spec, err)
+	}
+	if tx.lost != nil { // fn swallowed it
+		return fail(ctx, spec, failedStep("before COMMIT", tx.lost))
 	}
 	if err := ctx.Err(); err != nil {
 		return fail(ctx, spec, failedStep("before COMMIT", fmt.Errorf("%w: %w", err, context.Cause(ctx))))

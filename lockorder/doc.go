@@ -28,14 +28,40 @@
 //
 // # Opening
 //
-// BEGIN, the settings and one try for each declared key travel in one flight. The tries stop at the first busy key; it and what
-// follows are then waited for, one by one, so that nothing later is held during a wait for something earlier.
+// BEGIN, the settings and one try for each declared key travel in one flight. The tries stop at the first busy key; that
+// one is waited for, and then the rest is tried again, so that nothing later is held during a wait for something earlier.
+// Rows are taken in the same way: one by one in one flight, up to the first that is busy. A transaction with keys, one
+// update and COMMIT is three flights; each later lock or result adds one.
+//
+// Statements handed over with Spec.Handed travel in the flight of the opening, behind a guard that raises unless every
+// declared lock was got: two flights in all. Where a lock was busy none of them ran; the transaction opens again without
+// them, on the same budget, and sends them once it holds its locks. They may read, and write what a declared key
+// covers; they never take a lock that could wait.
+//
+// # The lane
+//
+// A transaction that waits keeps a connection. So every wait for a key or a row, at opening or later, needs a place in a
+// lane of Options.LaneShare of the pool, which all handles of the pool share; it is held only during the wait. Where
+// there is none the transaction is rolled back and answers ErrBusy at once: nobody waits for a place. The lane does not
+// see a wait within a statement of the caller's (a write of a row that it did not lock, a unique key): that one is
+// bounded by the lock time-out alone, and LockOrMake is there to make a row in the lane.
+//
+// # Rule changes
+//
+// One that waits for the exclusive rendezvous keeps every new shared taker behind it. So it waits in turns, each of
+// them a transaction of its own, of 250 ms at first and 2 s at most, with a pause between two that is at least as long as
+// the turn and as half a second; it has no connection meanwhile. A materializing transaction that has a lane place is
+// delayed by one turn and one exclusive hold at most, and one that was refused gets through in the next pause. The hold
+// itself is budgeted, by Options.ExclusiveHold: beyond it the change is rolled back with ErrHeldTooLong. While it holds the
+// rendezvous nothing waits: a busy lock ends the turn. Each turn runs fn anew, so the fn of a RuleChange must be able to
+// run more than once. When Options.RuleChangeBudget ends, the answer is ErrChangeInProgress.
 //
 // # Bounds
 //
 // A transaction has a budget that covers the wait for its connection and everything after. Each wait for a lock ends
-// after Options.LockTimeout or what is left of the budget; a wait that could not outlast the server's deadlock timer is not begun, and
-// answers ErrBusy. A process that stops while it holds locks is cut off after Options.IdleTimeout, one that dies while it waits
+// after Options.LockTimeout or what is left of the budget; a wait that could not outlast the server's deadlock timer is
+// not begun, and answers ErrBusy. A transaction whose lock was refused cannot be committed, also when fn swallows the
+// error. A process that stops while it holds locks is cut off after Options.IdleTimeout, one that dies while it waits
 // leaves the queue within Options.CheckInterval. All of these settings are local to the transaction.
 //
 // # Rules for statements
@@ -47,6 +73,6 @@
 // # Failure
 //
 // Every error of Run is an *Error with a Verdict, told from the SQLSTATE. COMMIT's answer is checked: an aborted
-// transaction answers ROLLBACK and no error. A lost answer is VerdictCommitUnknown. A cancelled
-// caller cancels the statement on the server, and the connection lives on.
+// transaction answers ROLLBACK and no error. A lost answer is VerdictCommitUnknown. A cancelled caller cancels the
+// statement on the server, and the connection lives on.
 package lockorder

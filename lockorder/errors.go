@@ -27,6 +27,7 @@ const (
 	VerdictAborted       Verdict = "aborted"        // COMMIT answered ROLLBACK: an earlier error was swallowed
 	VerdictConflict      Verdict = "conflict"       // 23505, 23P01: another row stands in the way
 	VerdictMisuse        Verdict = "misuse"         // a bug: order, kind, nesting or identity; no SQL was sent for it
+	VerdictHeldTooLong   Verdict = "held-too-long"  // the exclusive rendezvous was held beyond Options.ExclusiveHold; nothing was done
 	VerdictOther         Verdict = "other"          // anything else, the caller's own errors included
 )
 
@@ -48,6 +49,14 @@ var (
 	ErrForbidden = errors.New("not allowed here")
 	// ErrNoRow is wrapped when a row to be locked does not exist.
 	ErrNoRow = errors.New("no such row to lock")
+
+	// ErrChangeInProgress is wrapped when a rule change found no turn within its budget. It wraps ErrBusy.
+	ErrChangeInProgress = fmt.Errorf("change in progress: others hold what this rule change needs: %w", ErrBusy)
+	// ErrHeldTooLong is wrapped when a rule change held the exclusive rendezvous for longer than Options.ExclusiveHold.
+	// It is a property of its work: no other turn is tried.
+	ErrHeldTooLong = errors.New("the exclusive rendezvous was held too long: do less in one rule change")
+
+	errExclusiveWaits = fmt.Errorf("another transaction holds it, and under the exclusive rendezvous nothing waits: %w", ErrBusy)
 
 	errAborted       = errors.New("COMMIT answered ROLLBACK: a statement had failed and its error was not returned")
 	errCommitUnknown = errors.New("the answer to COMMIT was lost: it may have been done")
@@ -86,8 +95,10 @@ func failedStep(doing string, err error) error { return &stepError{doing, err} }
 func fail(ctx context.Context, spec Spec, err error) error {
 	verdict := judge(err)
 	// A statement cut short by the budget reports that it was cancelled, or that its time ran out.
-	if verdict == VerdictCancelled && errors.Is(context.Cause(ctx), errBudget) {
-		err, verdict = fmt.Errorf("%w: %w", err, errBudget), VerdictBusy
+	if cause := context.Cause(ctx); verdict == VerdictCancelled && errors.Is(cause, errBudget) ||
+		(verdict == VerdictCancelled || verdict == VerdictIdle) && errors.Is(cause, ErrHeldTooLong) {
+		err = fmt.Errorf("%w: %w", err, cause)
+		verdict = judge(err)
 	}
 	var step *stepError
 	e := &Error{Verdict: verdict, Path: spec.Path, Kind: spec.Kind, Err: err}
@@ -117,6 +128,8 @@ func judge(err error) Verdict {
 		return VerdictCommitUnknown
 	case errors.Is(err, errAborted):
 		return VerdictAborted
+	case errors.Is(err, ErrHeldTooLong):
+		return VerdictHeldTooLong
 	case errors.Is(err, ErrBusy):
 		return VerdictBusy
 	case errors.Is(err, ErrOrder), errors.Is(err, ErrNotHeld), errors.Is(err, ErrNested), errors.Is(err, ErrTooManyKeys),

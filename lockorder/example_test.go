@@ -8,11 +8,13 @@ import (
 	"os"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-// A transaction declares the keys it knows beforehand, and takes rows when they are known. The order within each call is not the caller's affair.
+// A transaction declares the keys it knows beforehand, and takes rows when they are known. The order within each call is
+// not the caller's affair.
 func Example() {
 	ctx := context.Background()
 	db, err := lockorder.Open(ctx, os.Getenv("DATABASE_URL"), lockorder.Options{NowSQL: "SELECT core.clock()"})
@@ -40,6 +42,24 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// Statements that need nothing but the declared keys are handed to the opening: with COMMIT they are two flights.
+func ExampleHanded() {
+	touch := func(ctx context.Context, db *lockorder.DB, subscription string) (status string, err error) {
+		err = db.Run(ctx, lockorder.Spec{
+			Path: "subscription-seen",
+			Kind: lockorder.Plain,
+			Keys: []lockorder.Lock{lockorder.SubscriptionKey(subscription)},
+			Handed: func(h *lockorder.Handed) {
+				h.Queue("UPDATE stripe.subscriptions SET seen_at = core.clock() WHERE id = $1", subscription)
+				h.Queue("SELECT status FROM stripe.subscriptions WHERE id = $1", subscription).
+					QueryRow(func(row pgx.Row) error { return row.Scan(&status) })
+			},
+		}, nil)
+		return status, err
+	}
+	_ = touch
 }
 
 // What a failure means is asked once, where it is turned into a retry or a report.

@@ -2,6 +2,7 @@ package lockorder
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -11,7 +12,23 @@ var (
 	CheckClasses   = checkClasses
 	CheckStatement = checkStatement
 	CheckRead      = checkRead
+	CheckLockless  = checkLockless
+	TurnLength     = turnLength
+	PauseAfter     = pauseAfter
 )
+
+// The bounds of turns and pauses.
+const (
+	FirstTurn   time.Duration = firstTurn
+	LongestTurn time.Duration = longestTurn
+	LeastPause  time.Duration = leastPause
+)
+
+// Collide returns the lock with its key forced onto one of n of its class.
+func Collide(l Lock, n uint64) Lock {
+	l.key = int64(l.class.Rank)<<32 | int64(uint64(l.key)%n)
+	return l
+}
 
 // Stat returns the pool's counters.
 func (db *DB) Stat() *pgxpool.Stat { return db.pool.Stat() }

@@ -2,13 +2,9 @@ package lockorder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Lock takes locks, in any order and with repeats: they are sorted here, and those already held cost nothing.
@@ -31,19 +27,24 @@ func (tx *Tx) LockExisting(ctx context.Context, locks ...Lock) (missing []Lock, 
 	}
 	ctx, cancel := tx.bound(ctx)
 	defer cancel()
+	return tx.take(ctx, wanted)
+}
+
+// take takes sorted locks: keys, and rows class by class, each such run in one flight while nothing in it is busy.
+func (tx *Tx) take(ctx context.Context, wanted []Lock) (missing []Lock, err error) {
 	for len(wanted) > 0 {
-		n := 1
-		if wanted[0].class.Kind == Row {
-			for n < len(wanted) && wanted[n].class == wanted[0].class {
-				n++
-			}
-			gone, err := tx.lockRows(ctx, wanted[:n])
+		first, n := wanted[0].class, 1
+		for n < len(wanted) && (wanted[n].class == first || first.Kind == Advisory && wanted[n].class.Kind == Advisory) {
+			n++
+		}
+		if first.Kind == Row {
+			gone, err := tx.takeRows(ctx, wanted[:n])
 			if err != nil {
-				return nil, failedStep("locking "+describe(wanted[:n]), err)
+				return nil, err
 			}
 			missing = append(missing, gone...)
-		} else if err := tx.lockKey(ctx, wanted[0]); err != nil {
-			return nil, failedStep("waiting for "+wanted[0].String(), err)
+		} else if err := tx.takeKeys(ctx, wanted[:n]); err != nil {
+			return nil, err
 		}
 		wanted = wanted[n:]
 	}
@@ -91,68 +92,102 @@ func (tx *Tx) admit(locks []Lock) ([]Lock, error) {
 	return wanted, nil
 }
 
-// briefWait bounds the waits that nobody announced (a unique key, a page of a table) where a wait for a named lock is not begun.
+// briefWait bounds the waits that nobody announced (a unique key, a page of a table) under the exclusive rendezvous,
+// where no named lock is waited for.
 const briefWait = 100 * time.Millisecond
 
-// patience is how long the next wait for a lock may last, and whether it may begin at all. It may not when it could
-// not outlast the deadlock timer, since a deadlock would show as a time-out; and not while the exclusive rendezvous is
-// held.
-func (tx *Tx) patience() (timeout time.Duration, mayWait bool) {
+// mayWait takes a place in the lane for a wait for a busy lock, and answers how long it may last; or why it may not
+// begin. It may not while the exclusive rendezvous is held; nor when it could not outlast the deadlock timer, since a
+// deadlock would show as a time-out; nor when the lane is full. The transaction cannot be committed then.
+func (tx *Tx) mayWait() (timeout time.Duration, leave func(), err error) {
 	left := time.Until(tx.deadline)
-	if tx.exclusive() || left <= tx.db.deadlockTimeout {
-		return briefWait, false
+	switch {
+	case tx.exclusive():
+		err = errExclusiveWaits
+	case left <= tx.db.deadlockTimeout && tx.turn == nil:
+		err = fmt.Errorf("another transaction holds it, and the server's deadlock_timeout exceeds what is left: %w", errBudget)
+	default:
+		leave, err = tx.db.lane.enter()
 	}
-	return min(tx.db.opts.LockTimeout, left), true
+	if err != nil {
+		tx.lost = err
+		tx.endTurn()
+		return 0, nil, err
+	}
+	if tx.turn != nil { // for the rendezvous: nothing is held, so the wait may be shorter than the deadlock timer
+		return min(tx.turn.length, left), leave, nil
+	}
+	return min(tx.db.opts.LockTimeout, left), leave, nil
 }
 
 // exclusive tells whether the exclusive rendezvous is held.
 func (tx *Tx) exclusive() bool { return tx.spec.Kind == RuleChange && tx.top.class != nil }
 
-// refusal is why a wait that patience did not allow was not begun.
-func (tx *Tx) refusal() error {
-	if tx.exclusive() {
-		return fmt.Errorf("another transaction holds it, and under the exclusive rendezvous nothing waits: %w", ErrBusy)
-	}
-	return fmt.Errorf("another transaction holds it, and the server's deadlock_timeout exceeds what is left: %w", errBudget)
-}
-
-// explain says what a lock time-out means that patience led to: where the wait was cut to what was left of the
-// budget, the budget has ended.
-func (tx *Tx) explain(err error, timeout time.Duration, mayWait bool) error {
-	var pg *pgconn.PgError
+// explain says what a lock time-out means: under the exclusive rendezvous, that something was busy; where the wait was
+// cut to what was left of the budget, that the budget has ended.
+func (tx *Tx) explain(err error) error {
+	timedOut := SQLState(err) == "55P03"
 	switch {
-	case !errors.As(err, &pg) || pg.Code != "55P03":
+	case timedOut && tx.exclusive():
+		tx.endTurn()
+		return fmt.Errorf("%w: %w", errExclusiveWaits, err)
+	case timedOut && tx.turn != nil:
+		tx.endTurn()
+		return fmt.Errorf("another transaction holds it, and the turn of %s is over: %w: %w", tx.turn.length.Round(time.Millisecond), ErrBusy, err)
+	case tx.turn != nil && !tx.exclusive() && time.Until(tx.deadline) <= 0: // the budget cut the turn short
+		tx.endTurn()
 		return err
-	case !mayWait:
-		return fmt.Errorf("%w: %w", tx.refusal(), err)
-	case timeout < tx.db.opts.LockTimeout:
+	case !timedOut:
+		return err
+	case time.Until(tx.deadline) < briefWait:
 		return fmt.Errorf("%w: %w", errBudget, err)
 	}
 	return err
 }
 
-// lockKey takes one advisory key, waiting for it where it may wait.
-func (tx *Tx) lockKey(ctx context.Context, k Lock) error {
-	timeout, mayWait := tx.patience()
+// endTurn says that something was busy, so that a rule change takes another turn.
+func (tx *Tx) endTurn() {
+	if tx.turn != nil {
+		tx.turn.over = true
+	}
+}
+
+// takeKeys takes advisory keys in order: tried up to the first that is busy; that one is waited for, in the lane, and
+// then the rest is tried.
+func (tx *Tx) takeKeys(ctx context.Context, keys []Lock) error {
+	for len(keys) > 0 {
+		args := make([]any, len(keys))
+		for i, k := range keys {
+			args[i] = k.key
+		}
+		var got int
+		if err := tx.conn.QueryRow(ctx, tryKeysSQL(len(keys)), args...).Scan(&got); err != nil {
+			return failedStep("locking "+keys[0].String(), err)
+		}
+		for _, k := range keys[:got] {
+			tx.note(k, 0)
+		}
+		if keys = keys[got:]; len(keys) == 0 {
+			return nil
+		}
+		if err := tx.waitForKey(ctx, keys[0]); err != nil {
+			return failedStep("waiting for "+keys[0].String(), err)
+		}
+		keys = keys[1:]
+	}
+	return nil
+}
+
+// waitForKey waits for one busy key, in the lane.
+func (tx *Tx) waitForKey(ctx context.Context, k Lock) error {
+	timeout, leave, err := tx.mayWait()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	shared := ""
 	if k.class == Materialization && tx.spec.Kind == Materializing {
 		shared = "_shared"
-	}
-	if !mayWait {
-		var got bool
-		if err := tx.conn.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock"+shared+"($1)", k.key).Scan(&got); err != nil {
-			return err
-		}
-		if !got {
-			return tx.refusal()
-		}
-		if k.class == Materialization {
-			if _, err := tx.conn.Exec(ctx, "SELECT set_config('lockorder.rendezvous', $1, true)", tx.spec.Kind.rendezvous()); err != nil {
-				return err
-			}
-		}
-		tx.note(k, 0)
-		return nil
 	}
 	// The comment tells who looks at pg_stat_activity what is waited for. Statements of one message are statements of
 	// their own: the time-out is set before the wait begins, and the rendezvous is announced after it has ended.
@@ -166,73 +201,10 @@ func (tx *Tx) lockKey(ctx context.Context, k Lock) error {
 	}
 	begun := time.Now()
 	if _, err := tx.conn.Exec(ctx, sql.String()); err != nil {
-		return tx.explain(err, timeout, mayWait)
+		return tx.explain(err)
 	}
 	tx.note(k, time.Since(begun))
 	return nil
-}
-
-// lockRows locks rows of one class in one statement, in order, and returns those that do not exist. What they
-// guard is read in a later statement: this one may have waited, and still sees what was there before.
-func (tx *Tx) lockRows(ctx context.Context, rows []Lock) (missing []Lock, err error) {
-	class := rows[0].class
-	timeout, mayWait := tx.patience()
-	args := make([]any, len(class.Identity))
-	for i := range class.Identity {
-		column := make([]string, len(rows))
-		for j, r := range rows {
-			column[j] = r.parts[i]
-		}
-		args[i] = column
-	}
-	got := make([]bool, len(rows))
-	batch := &pgx.Batch{}
-	batch.Queue("SELECT set_config('lock_timeout', $1, true)", millis(timeout))
-	batch.Queue(rowSQL(class, tx.spec.Path, mayWait), args...).Query(func(result pgx.Rows) error {
-		for result.Next() {
-			var n int
-			if err := result.Scan(&n); err != nil {
-				return err
-			}
-			got[n-1] = true
-		}
-		return result.Err()
-	})
-	begun := time.Now()
-	if err := tx.conn.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, tx.explain(err, timeout, mayWait)
-	}
-	waited := time.Since(begun)
-	for i, r := range rows {
-		if got[i] {
-			tx.note(r, waited)
-		} else {
-			missing = append(missing, r)
-		}
-	}
-	return missing, nil
-}
-
-// rowSQL builds the locking statement of a row class: it answers which of the asked rows, counted from one, it
-// locked. They are numbered in the order of compare; the sort stands below the locking, so that they are locked in it too.
-func rowSQL(class *Class, path string, mayWait bool) string {
-	columns := make([]string, len(class.Identity))
-	arrays := make([]string, len(class.Identity))
-	joins := make([]string, len(class.Identity))
-	for i, p := range class.Identity {
-		columns[i] = p.Name
-		arrays[i] = fmt.Sprintf("$%d::text[]::%s[]", i+1, p.Type)
-		joins[i] = fmt.Sprintf("r.%s = asked.%s", p.Name, p.Name)
-	}
-	sql := fmt.Sprintf("%sSELECT asked.n FROM %s r JOIN unnest(%s) WITH ORDINALITY AS asked(%s, n) ON %s ORDER BY asked.n %s OF r",
-		comment(class.Name+" in "+path), class.Table, strings.Join(arrays, ", "), strings.Join(columns, ", "), strings.Join(joins, " AND "), class.Mode)
-	switch {
-	case class.SkipLocked:
-		sql += " SKIP LOCKED"
-	case !mayWait:
-		sql += " NOWAIT"
-	}
-	return sql
 }
 
 // comment is a SQL comment that says what a statement waits for. No star is left in it that could end it.
@@ -240,15 +212,12 @@ func comment(text string) string {
 	return "/* lockorder: " + strings.ReplaceAll(text, "*", "?") + " */ "
 }
 
-func describe(rows []Lock) string {
-	if len(rows) == 1 {
-		return rows[0].String()
-	}
-	return fmt.Sprintf("%d rows of class %s from %s on", len(rows), rows[0].class.Name, strings.Join(rows[0].parts, " "))
-}
-
 // note records that a lock is held, and how long it was waited for.
 func (tx *Tx) note(l Lock, waited time.Duration) {
+	if tx.turn != nil && l.class == Materialization {
+		tx.granted()
+		waited = time.Since(tx.turn.began)
+	}
 	tx.observe(l, waited)
 	tx.held[l.id()] = true
 	if l.class.Kind == Advisory {

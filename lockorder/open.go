@@ -62,46 +62,85 @@ func sorted(locks []Lock) []Lock {
 	return slices.CompactFunc(out, func(a, b Lock) bool { return compare(a, b) == 0 })
 }
 
-// open begins, makes the settings and tries the keys, all in one flight; then waits, key by key, for what the tries
-// stopped at. On error the caller rolls back.
+// open begins and takes the declared keys. Handed statements travel with it while all of the keys are free. On error the
+// caller rolls back.
 func (tx *Tx) open(ctx context.Context, keys []Lock) error {
+	statements, err := tx.handed()
+	if err != nil {
+		return failedStep("opening", err)
+	}
+	if len(statements) == 0 {
+		return tx.openPlainly(ctx, keys)
+	}
+	again, err := tx.openWith(ctx, keys, statements)
+	if err != nil || !again {
+		return err
+	}
+	if err := tx.openPlainly(ctx, keys); err != nil {
+		return err
+	}
+	return tx.sendHanded(ctx)
+}
+
+// openPlainly begins, makes the settings and tries the keys, all in one flight; then waits, key by key, for what the
+// tries stopped at.
+func (tx *Tx) openPlainly(ctx context.Context, keys []Lock) error {
+	got := 0
+	if err := tx.conn.SendBatch(ctx, tx.opening(keys, false, &got)).Close(); err != nil {
+		return failedStep("opening", err)
+	}
+	for _, k := range keys[:got] {
+		tx.note(k, 0)
+	}
+	if keys = keys[got:]; len(keys) == 0 {
+		return nil
+	}
+	if err := tx.waitForKey(ctx, keys[0]); err != nil {
+		return failedStep("waiting for "+keys[0].String(), err)
+	}
+	return tx.takeKeys(ctx, keys[1:])
+}
+
+// opening is the flight that begins: how many of the keys it got will be in got. guarded says that a guard follows.
+func (tx *Tx) opening(keys []Lock, guarded bool, got *int) *pgx.Batch {
 	kind, o := tx.spec.Kind, tx.db.opts
 	lockTimeout := min(o.LockTimeout, time.Until(tx.deadline))
 	if kind == RuleChange {
 		lockTimeout = min(lockTimeout, briefWait)
 	}
 	args := make([]any, 4, 4+len(keys))
-	args[0], args[1], args[2], args[3] = millis(lockTimeout), millis(o.IdleTimeout), millis(o.CheckInterval), kind.rendezvous()
+	args[0], args[1], args[2], args[3] = millis(lockTimeout), millis(tx.idleTimeout()), millis(o.CheckInterval), kind.rendezvous()
 	for _, k := range keys {
 		args = append(args, k.key)
 	}
-	got := 0
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-	batch.Queue(openSQL(kind, len(keys)), args...).QueryRow(func(row pgx.Row) error { return row.Scan(&got, nil, nil, nil, nil) })
-	if err := tx.conn.SendBatch(ctx, batch).Close(); err != nil {
-		return failedStep("opening", err)
-	}
-	for _, k := range keys[:got] {
-		tx.note(k, 0)
-	}
-	for _, k := range keys[got:] {
-		if err := tx.lockKey(ctx, k); err != nil {
-			return failedStep("waiting for "+k.String(), err)
-		}
-	}
-	return nil
+	batch.Queue(openSQL(kind, len(keys), guarded), args...).QueryRow(func(row pgx.Row) error { return row.Scan(got, nil, nil, nil, nil, nil) })
+	return batch
 }
 
-// openTexts keeps what openSQL has built, by kind and number of keys.
-var openTexts [RuleChange + 1][MaxKeys + 1]atomic.Pointer[string]
+// idleTimeout is the bound of a transaction that sits idle. One that holds the exclusive rendezvous is overdue sooner; the
+// client, which sees that first unless it is stopped, cancels it and keeps the connection.
+func (tx *Tx) idleTimeout() time.Duration {
+	if tx.spec.Kind == RuleChange {
+		return min(tx.db.opts.IdleTimeout, 2*tx.db.opts.ExclusiveHold)
+	}
+	return tx.db.opts.IdleTimeout
+}
+
+// openTexts keeps what openSQL has built, by kind and number of keys, guarded or not.
+var openTexts [RuleChange + 1][MaxKeys + 1][2]atomic.Pointer[string]
 
 // openSQL is the statement that makes the settings and tries the keys, of which the first is the rendezvous where the
 // kind has one. It answers how many keys it got. The tries are nested, so that a busy key ends them: going on would
 // take a later key past an earlier one, and two such transactions would wait for each other. Tries do not wait, so the
 // settings come in time for whatever does.
-func openSQL(kind Kind, keys int) string {
-	known := &openTexts[kind][keys]
+func openSQL(kind Kind, keys int, guarded bool) string {
+	known, short := &openTexts[kind][keys][0], "NULL"
+	if guarded {
+		known = &openTexts[kind][keys][1]
+		short = fmt.Sprintf("set_config('lockorder.short', (got < %d)::text, true)", keys)
+	}
 	if text := known.Load(); text != nil {
 		return *text
 	}
@@ -109,20 +148,43 @@ func openSQL(kind Kind, keys int) string {
 	b.WriteString("SELECT got, set_config('lock_timeout', $1, true)," +
 		" set_config('idle_in_transaction_session_timeout', $2, true)," +
 		" set_config('client_connection_check_interval', $3, true)," +
-		" set_config('lockorder.rendezvous', CASE WHEN got > 0 THEN $4 ELSE '' END, true) FROM (SELECT ")
-	for i := range keys {
-		try := "pg_try_advisory_xact_lock"
-		if i == 0 && kind == Materializing {
-			try = "pg_try_advisory_xact_lock_shared"
-		}
-		fmt.Fprintf(&b, "CASE WHEN NOT %s($%d) THEN %d ELSE ", try, i+5, i)
-	}
-	b.WriteString(strconv.Itoa(keys))
-	b.WriteString(strings.Repeat(" END", keys))
+		" set_config('lockorder.rendezvous', CASE WHEN got > 0 THEN $4 ELSE '' END, true), " + short + " FROM (SELECT ")
+	writeTries(&b, kind == Materializing, keys, 5)
 	b.WriteString(" AS got OFFSET 0) tries") // OFFSET 0: the tries run once, before what reads got
 	text := b.String()
 	known.Store(&text)
 	return text
+}
+
+// keysTexts keeps what tryKeysSQL has built, by number of keys.
+var keysTexts [MaxKeys + 1]atomic.Pointer[string]
+
+// tryKeysSQL is the statement that tries keys in an open transaction. It answers how many it got before a busy one.
+func tryKeysSQL(keys int) string {
+	known := &keysTexts[keys]
+	if text := known.Load(); text != nil {
+		return *text
+	}
+	var b strings.Builder
+	b.WriteString("SELECT ")
+	writeTries(&b, false, keys, 1)
+	text := b.String()
+	known.Store(&text)
+	return text
+}
+
+// writeTries writes the nested tries of keys, whose parameters are numbered from param on; firstShared says that the
+// first is taken shared. Their value is how many were got: a busy one ends them.
+func writeTries(b *strings.Builder, firstShared bool, keys, param int) {
+	for i := range keys {
+		try := "pg_try_advisory_xact_lock"
+		if i == 0 && firstShared {
+			try = "pg_try_advisory_xact_lock_shared"
+		}
+		fmt.Fprintf(b, "CASE WHEN NOT %s($%d) THEN %d ELSE ", try, param+i, i)
+	}
+	b.WriteString(strconv.Itoa(keys))
+	b.WriteString(strings.Repeat(" END", keys))
 }
 
 // millis writes a time-out as PostgreSQL reads it. Zero would mean none, so the least is one millisecond.

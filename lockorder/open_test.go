@@ -15,8 +15,9 @@ import (
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-// TestOpeningStopsAtBusyKey plays the three transactions: one holds A; the opening tries A and B and waits; a third takes
-// B, and the first wants it too. Nothing deadlocks, since the opening holds nothing that comes after what it waits for.
+// TestOpeningStopsAtBusyKey plays the three transactions: one holds A; the opening tries A and B and waits; a third
+// takes B, and the first wants it too. Nothing deadlocks, since the opening holds nothing that comes after what it waits
+// for.
 func TestOpeningStopsAtBusyKey(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []lockorder.Kind{lockorder.Plain, lockorder.Materializing} {

@@ -15,7 +15,8 @@ import (
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-// TestDeclaredKeysAreSorted makes the lowest of the declared keys busy: nothing above it may be held, whatever the order of the declaration.
+// TestDeclaredKeysAreSorted makes the second of the declared keys busy: nothing above it may be held, whatever the order
+// of the declaration.
 func TestDeclaredKeysAreSorted(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t)
@@ -219,7 +220,8 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// TestRowsAreLockedInOrder holds the middle one of three rows: while it is waited for, the one before it is locked and the one after it is not.
+// TestRowsAreLockedInOrder holds the middle one of three rows: while it is waited for, the one before it is locked and
+// the one after it is not.
 func TestRowsAreLockedInOrder(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t)
@@ -260,13 +262,13 @@ func TestRowsAreLockedInOrder(t *testing.T) {
 func TestRowsInOppositeOrders(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "100ms"))
-	db := open(t, d, func(o *lockorder.Options) { o.MaxConns = 8 })
+	db := open(t, d, func(o *lockorder.Options) { o.MaxConns, o.LaneShare = 8, 1 })
 	rows := pools(t, d.Conn(t), 20)
 	var workers sync.WaitGroup
 	for worker := range 8 {
 		workers.Go(func() {
 			asked := slices.Clone(rows)
-			for round := range 25 {
+			for round := range 125 { // a thousand in all
 				rand.Shuffle(len(asked), func(i, j int) { asked[i], asked[j] = asked[j], asked[i] })
 				if err := db.Run(t.Context(), materializing(), func(ctx context.Context, tx *lockorder.Tx) error {
 					if err := tx.Lock(ctx, asked...); err != nil {
@@ -312,8 +314,11 @@ func TestNested(t *testing.T) {
 			t.Errorf("a nested Run: %v", err)
 		}
 		wantVerdict(t, err, lockorder.VerdictMisuse)
-		if _, err := db.Reader().Query(ctx, "SELECT 1"); !errors.Is(err, lockorder.ErrNested) {
+		if rows, err := db.Reader().Query(ctx, "SELECT 1"); !errors.Is(err, lockorder.ErrNested) {
 			t.Errorf("a nested read: %v", err)
+			if err == nil {
+				rows.Close()
+			}
 		}
 		if err := db.Reader().QueryRow(ctx, "SELECT 1").Scan(nil); !errors.Is(err, lockorder.ErrNested) {
 			t.Errorf("a nested read of a row: %v", err)

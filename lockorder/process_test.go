@@ -24,8 +24,11 @@ const (
 	childIdle = "LOCKORDER_TEST_IDLE"
 )
 
-// child is this test binary as another client of the database. It prints the process id of its backend and then does nothing until it
-// is killed. Its standard input ends with its parent: then it exits.
+// awaited is the key that a child waits for.
+var awaited = lockorder.SubscriptionKey("sub_awaited")
+
+// child is this test binary as another client of the database. It prints the process id of its backend and then does
+// nothing until it is killed. Its standard input ends with its parent: then it exits.
 func child(mode string) {
 	go func() {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
@@ -33,13 +36,13 @@ func child(mode string) {
 	}()
 	err := func() error {
 		ctx := context.Background()
-		if mode == "raw" { // waits for the rendezvous without any bound
+		if mode == "raw" { // waits for the key without any bound
 			conn, err := pgx.Connect(ctx, os.Getenv(childURL))
 			if err != nil {
 				return err
 			}
 			fmt.Println(conn.PgConn().PID())
-			_, err = conn.Exec(ctx, fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d)", rendezvous().Key()))
+			_, err = conn.Exec(ctx, fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d)", awaited.Key()))
 			return err
 		}
 		idle, err := time.ParseDuration(os.Getenv(childIdle))
@@ -47,7 +50,7 @@ func child(mode string) {
 			return err
 		}
 		db, err := lockorder.Open(ctx, os.Getenv(childURL), lockorder.Options{
-			MaxConns: 1, Budget: time.Hour, LockTimeout: time.Hour, IdleTimeout: idle, Pooled: throughPooler(),
+			MaxConns: 1, Budget: time.Hour, RuleChangeBudget: time.Hour, ExclusiveHold: time.Hour, LockTimeout: time.Hour, IdleTimeout: idle, Pooled: throughPooler(),
 		})
 		if err != nil {
 			return err
@@ -58,6 +61,7 @@ func child(mode string) {
 				return err
 			}
 			fmt.Println(pid)
+			return db.Run(ctx, lockorder.Spec{Path: "child", Kind: lockorder.Plain, Keys: []lockorder.Lock{awaited}}, nothing)
 		}
 		return db.Run(ctx, lockorder.Spec{Path: "child", Kind: lockorder.RuleChange}, func(ctx context.Context, tx *lockorder.Tx) error {
 			if mode == "hold" {
@@ -145,21 +149,23 @@ func TestStoppedClient(t *testing.T) {
 	}
 }
 
-// TestKilledWaiter kills a client that waits for the exclusive rendezvous, before which no new shared taker gets in.
+// TestKilledWaiter kills a client that waits for a key, behind which everyone else queues.
 func TestKilledWaiter(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t)
-	db := open(t, d)
 	look, holder := d.Conn(t), d.Conn(t)
 	exec(t, holder, "BEGIN")
-	exec(t, holder, "SELECT pg_advisory_xact_lock_shared($1)", rendezvous().Key())
-	queued := func(pid uint32) bool { return lockState(t, look, pid, rendezvous()) == "waiting" }
+	exec(t, holder, "SELECT pg_advisory_xact_lock_shared($1)", awaited.Key())
+	queued := func(pid uint32) bool { return lockState(t, look, pid, awaited) == "waiting" }
 
 	process, pid := startChild(t, d, "wait", 10*time.Second)
 	until(t, "the child waits", func() bool { return queued(pid) })
 	signalTo(t, process, syscall.SIGKILL)
 	killed := time.Now()
-	run(t, db, materializing(), nothing)
+	sharer := d.Conn(t)
+	exec(t, sharer, "BEGIN")
+	exec(t, sharer, "SELECT pg_advisory_xact_lock_shared($1)", awaited.Key())
+	exec(t, sharer, "ROLLBACK")
 	if took := time.Since(killed); took > 2*time.Second {
 		t.Errorf("the killed waiter left the queue after %s", took)
 	}
@@ -171,9 +177,10 @@ func TestKilledWaiter(t *testing.T) {
 	process, pid = startChild(t, d, "raw", 0)
 	until(t, "the child waits", func() bool { return queued(pid) })
 	signalTo(t, process, syscall.SIGKILL)
-	spec := materializing()
-	spec.Budget = 2500 * time.Millisecond
-	wantVerdict(t, db.Run(t.Context(), spec, nothing), lockorder.VerdictBusy)
+	exec(t, sharer, "SET lock_timeout = 2500")
+	if _, err := sharer.Exec(t.Context(), "SELECT pg_advisory_lock_shared($1)", awaited.Key()); lockorder.SQLState(err) != "55P03" {
+		t.Errorf("the control is wrong: the key behind the killed waiter: %v", err)
+	}
 	if !queued(pid) {
 		t.Error("the control is wrong: the killed waiter has left the queue")
 	}

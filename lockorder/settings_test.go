@@ -101,7 +101,7 @@ func TestSettings(t *testing.T) {
 					}
 					want := settings{"5s", "7s", "1500ms", rendezvous, fresh.pid}
 					if kind == lockorder.RuleChange {
-						want.lock = "100ms" // nothing waits
+						want.lock, want.idle = "100ms", "1800ms" // nothing waits, and the hold is budgeted
 					}
 					if got != want {
 						t.Errorf("%s: the settings are %v, want %v", what, got, want)

@@ -25,7 +25,8 @@ func set(words string) map[string]bool {
 	return m
 }
 
-// checkStatement refuses a text in which any statement would control the transaction. A text without arguments may hold several.
+// checkStatement refuses a text in which any statement would control the transaction. A text without arguments may hold
+// several.
 func checkStatement(sql string) error {
 	single := strings.IndexByte(sql, ';') < 0
 	for word, first := range words(sql) {
@@ -51,6 +52,30 @@ func checkRead(sql string) error {
 	return nil
 }
 
+// checkLockless refuses a text of more than one statement, and one that spells a lock which could wait. A function
+// that locks is not seen.
+func checkLockless(sql string) error {
+	if err := checkStatement(sql); err != nil {
+		return err
+	}
+	last, begun := "", false
+	for word, first := range words(sql) {
+		word = strings.ToUpper(word)
+		switch {
+		case first && begun:
+			return fmt.Errorf("lockorder: %w: one statement at a time", ErrForbidden)
+		case last == "FOR" && (word == "UPDATE" || word == "NO" || word == "SHARE" || word == "KEY"):
+			return fmt.Errorf("lockorder: %w: FOR %s locks rows that nobody declared; take locks through the transaction", ErrForbidden, word)
+		}
+		last, begun = word, true
+	}
+	// Also within quotes, where an identifier may stand.
+	if lower := strings.ToLower(sql); strings.Contains(lower, "pg_advisory") || strings.Contains(lower, "pg_try_advisory") {
+		return fmt.Errorf("lockorder: %w: advisory keys are declared, or taken through the transaction", ErrForbidden)
+	}
+	return nil
+}
+
 // checkArguments refuses an argument that could put another statement in the place of the checked one.
 func checkArguments(args []any) error {
 	for _, a := range args {
@@ -63,8 +88,8 @@ func checkArguments(args []any) error {
 	return nil
 }
 
-// words yields the bare words of a SQL text as they are written, each with whether it begins a statement. It passes over strings,
-// quoted identifiers and comments, as PostgreSQL's lexer reads them with standard_conforming_strings.
+// words yields the bare words of a SQL text as they are written, each with whether it begins a statement. It passes over
+// strings, quoted identifiers and comments, as PostgreSQL's lexer reads them with standard_conforming_strings.
 func words(sql string) iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
 		first := true

@@ -236,8 +236,11 @@ func TestReaderOnlyReads(t *testing.T) {
 		"EXPLAIN ANALYZE INSERT INTO seen VALUES (1)", "BEGIN", "SELECT n FROM seen FOR UPDATE", "SELECT n FROM seen FOR NO KEY UPDATE", "TRUNCATE seen",
 		"SELECT 1; COMMIT", "COPY seen TO STDOUT", "SET lock_timeout = 0",
 	} {
-		if _, err := db.Reader().Query(t.Context(), sql); !errors.Is(err, lockorder.ErrForbidden) {
+		if rows, err := db.Reader().Query(t.Context(), sql); !errors.Is(err, lockorder.ErrForbidden) {
 			t.Errorf("%q: %v", sql, err)
+			if err == nil {
+				rows.Close()
+			}
 		}
 		if err := db.Reader().QueryRow(t.Context(), sql).Scan(nil); !errors.Is(err, lockorder.ErrForbidden) {
 			t.Errorf("%q for a row: %v", sql, err)
@@ -246,7 +249,7 @@ func TestReaderOnlyReads(t *testing.T) {
 	if _, err := db.Reader().Exec(t.Context(), "SELECT 1"); !errors.Is(err, lockorder.ErrForbidden) {
 		t.Errorf("Exec: %v", err)
 	}
-	if _, err := db.Reader().Query(t.Context(), "SELECT 1", rewriter{}); !errors.Is(err, lockorder.ErrForbidden) {
+	if err := db.Reader().QueryRow(t.Context(), "SELECT 1", rewriter{}).Scan(nil); !errors.Is(err, lockorder.ErrForbidden) {
 		t.Errorf("a rewriter: %v", err)
 	}
 	for _, sql := range []string{"-- name: List :many\nSELECT 1", "WITH x AS (SELECT 1) TABLE x", "VALUES (1)", "SHOW lock_timeout",

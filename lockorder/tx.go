@@ -20,8 +20,11 @@ type Tx struct {
 	db       *DB
 	conn     *pgxpool.Conn
 	spec     Spec
-	deadline time.Time
+	deadline time.Time // the end of the budget, or of the exclusive hold where that comes first
+	overdue  error     // what its passing means
+	turn     *turn     // of a rule change
 	done     bool
+	lost     error  // why a lock was refused; without it the transaction must not be committed
 	unread   func() // closes the result that was handed out last; the connection can do nothing else before
 
 	held     map[lockID]bool
@@ -90,7 +93,8 @@ func (tx *Tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return row
 }
 
-// SendBatch sends statements in one flight. Neither the results nor the functions queued with the statements get at the connection.
+// SendBatch sends statements in one flight. Neither the results nor the functions queued with the statements get at the
+// connection.
 func (tx *Tx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 	for _, q := range batch.QueuedQueries {
 		if err := tx.check(q.SQL, q.Arguments); err != nil {
@@ -123,12 +127,12 @@ func (tx *Tx) check(sql string, args []any) error {
 	return checkArguments(args)
 }
 
-// bound ends a context with the transaction's budget. One that comes from Run's does so already.
+// bound ends a context with the transaction's budget, or its exclusive hold. One that comes from Run's does so already.
 func (tx *Tx) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if d, ok := ctx.Deadline(); ok && !d.After(tx.deadline) {
 		return ctx, func() {}
 	}
-	return context.WithDeadlineCause(ctx, tx.deadline, errBudget)
+	return context.WithDeadlineCause(ctx, tx.deadline, tx.overdue)
 }
 
 type txRows struct {

@@ -1,0 +1,106 @@
+package lockorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Handed collects the statements that a transaction hands to its opening: see Spec.Handed.
+type Handed struct {
+	batch pgx.Batch
+	err   error
+}
+
+// Queue adds a statement. What it returns takes a function that reads the result, which runs when the statement has,
+// and so never where the statements were sent in vain. A statement that would control the transaction, or that
+// spells a lock which could wait, fails the transaction with ErrForbidden before any SQL is sent.
+func (h *Handed) Queue(sql string, args ...any) *pgx.QueuedQuery {
+	if h.err == nil {
+		h.err = errors.Join(checkLockless(sql), checkArguments(args))
+	}
+	return h.batch.Queue(sql, args...)
+}
+
+// handed asks the caller for its statements; nil where it has none.
+func (tx *Tx) handed() ([]*pgx.QueuedQuery, error) {
+	if tx.spec.Handed == nil {
+		return nil, nil
+	}
+	h := &Handed{}
+	tx.spec.Handed(h)
+	queries := h.batch.QueuedQueries
+	for _, q := range queries {
+		if fn := q.Fn; fn != nil { // results without the connection
+			q.Fn = func(results pgx.BatchResults) error { return fn(txResults{results, func() {}}) }
+		}
+	}
+	return queries, h.err
+}
+
+// defaultGuard raises an error (42704, since there is no setting of the second name) where a declared lock was not got,
+// which the opening has noted in lockorder.short. It needs nothing of the schema, and a DO block or a plpgsql function takes
+// several times as long.
+const defaultGuard = `SELECT CASE WHEN current_setting('lockorder.short') = 'true' THEN current_setting('lockorder.busy') END`
+
+// openWith sends the handed statements with the opening, behind the guard. Where a lock was busy none of them ran: the
+// answer is then that the opening is to be done again, without them.
+func (tx *Tx) openWith(ctx context.Context, keys []Lock, statements []*pgx.QueuedQuery) (again bool, err error) {
+	deadline, overdue := tx.deadline, tx.overdue
+	if tx.turn != nil { // the statements run under the exclusive rendezvous, if they run
+		tx.granted()
+	}
+	ctx, cancel := tx.bound(ctx)
+	defer cancel()
+	got, passed, short := 0, false, false
+	batch := tx.opening(keys, true, &got)
+	if len(keys) > 0 {
+		batch.Queue(tx.db.opts.GuardSQL).Fn = func(results pgx.BatchResults) error {
+			_, err := results.Exec()
+			switch {
+			case err == nil && got < len(keys):
+				err = fmt.Errorf("%w: Options.GuardSQL raised nothing though a lock was busy", ErrForbidden)
+			case got < len(keys) && judge(err) == VerdictOther: // raised: neither cancelled nor cut off
+				short = true
+				batch.QueuedQueries = nil // or pgx would forget the statements of a failed batch, and prepare them anew
+			}
+			passed = err == nil
+			return err
+		}
+	}
+	batch.QueuedQueries = append(batch.QueuedQueries, statements...)
+	err = tx.conn.SendBatch(ctx, batch).Close()
+	if err == nil || passed {
+		for _, k := range keys[:got] {
+			tx.note(k, 0)
+		}
+		if err != nil {
+			err = failedStep("running the handed statements", err)
+		}
+		return false, err
+	}
+	tx.deadline, tx.overdue = deadline, overdue
+	if !short {
+		return false, failedStep("opening", err)
+	}
+	if _, err := tx.conn.Exec(ctx, "ROLLBACK"); err != nil {
+		return false, failedStep("opening again", err)
+	}
+	return true, nil
+}
+
+// sendHanded runs the handed statements in a flight of their own.
+func (tx *Tx) sendHanded(ctx context.Context) error {
+	statements, err := tx.handed()
+	if err == nil {
+		ctx, cancel := tx.bound(ctx)
+		defer cancel()
+		err = tx.conn.SendBatch(ctx, &pgx.Batch{QueuedQueries: statements}).Close()
+	}
+	if err != nil {
+		return failedStep("running the handed statements", err)
+	}
+	return nil
+}
