@@ -37,8 +37,8 @@ func Check(ctx context.Context, q lockorder.Querier) error {
 	case err != nil:
 		return fmt.Errorf("reading core.deployment: %w", err)
 	case derivation != lockorder.Derivation:
-		return fmt.Errorf("the database says that lock keys are derived by %q, this program derives them by %q: the two do not exclude each other; run one version only",
-			derivation, lockorder.Derivation)
+		return fmt.Errorf("the database says that lock keys are derived by %q, this program derives them by %q: "+
+			"the two do not exclude each other; run one version only", derivation, lockorder.Derivation)
 	}
 	want, err := newest(FS())
 	if err != nil {
