@@ -56,6 +56,10 @@ test: ## every test, with the race detector; starts all that it needs
 bench: ## the benchmarks, for benchstat
 	$(GO) test -run '^$$' -bench . -benchmem -count 1 ./lockorder/...
 
+.PHONY: mutants
+mutants: ## plant each known mistake in lockorder and see a test fail; takes some minutes
+	$(GO) test ./lockorder -count 1 -run TestMutants -v -timeout 30m -args -mutants
+
 .PHONY: record
 record: ## record the workflow histories that the tests replay
 	$(GO) test ./workflows -run TestRecordHistories -count 1 -args -record

@@ -30,6 +30,7 @@ const (
 	ErrTypeConnection         = "ConnectionLost"     // the database went away; nothing was done
 	ErrTypeCommitUnknown      = "CommitUnknown"      // the answer to COMMIT was lost; it may have been done
 	ErrTypeAborted            = "Aborted"            // a statement had failed and its error was not passed on
+	ErrTypeHeldTooLong        = "HeldTooLong"        // the work held the exclusive rendezvous for longer than it may; nothing was done
 	ErrTypeConflict           = "Conflict"           // another row stood in the way
 	ErrTypeLockOrderViolation = "LockOrderViolation" // a bug: locks out of order, or without the rendezvous
 	ErrTypeSubscriptionMoving = "SubscriptionMoving" // others committed during every read
@@ -71,6 +72,7 @@ var verdicts = map[lockorder.Verdict]rule{
 	lockorder.VerdictCommitUnknown: {errType: ErrTypeCommitUnknown, from: time.Second, to: 5 * time.Second},
 	lockorder.VerdictAborted:       {errType: ErrTypeAborted},
 	lockorder.VerdictConflict:      {errType: ErrTypeConflict, from: 200 * time.Millisecond, to: 2 * time.Second},
+	lockorder.VerdictHeldTooLong:   {errType: ErrTypeHeldTooLong, from: 5 * time.Second, to: 15 * time.Second},
 	lockorder.VerdictMisuse:        {errType: ErrTypeLockOrderViolation, final: true},
 	lockorder.VerdictOther:         {errType: ErrTypeUnknown},
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursarhq/bursar/activities"
 	"github.com/bursarhq/bursar/billing"
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/internal/stripeapi"
 	"github.com/bursarhq/bursar/internal/stripeapi/standin"
@@ -21,12 +22,12 @@ import (
 	"github.com/bursarhq/bursar/workflows/contract"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { locktest.Main(m) }
 
 // rig is a database with a catalogue, a stand-in for Stripe with its prices, and the activities between them, through the
 // real client over HTTP. Ladder membership: free (the floor of every member), silver, gold. Product extra is on no ladder.
 type rig struct {
-	t        *testing.T
+	t        testing.TB
 	database *pgtest.DB
 	db       *lockorder.DB
 	pool     *pgxpool.Pool
@@ -67,7 +68,7 @@ func newRig(t *testing.T, options ...pgtest.Option) *rig {
 func newRigWith(t *testing.T, bounds lockorder.Options, options ...pgtest.Option) *rig {
 	t.Helper()
 	r := &rig{t: t, database: pgtest.New(t, options...), stripe: standin.New(standin.Options{})}
-	bounds.NowSQL, bounds.MaxConns = "SELECT core.clock()", 16
+	bounds.NowSQL, bounds.MaxConns, bounds.Observe = "SELECT core.clock()", 16, locktest.Observe
 	var err error
 	r.db, err = lockorder.Open(t.Context(), r.database.URL(), bounds)
 	require.NoError(t, err)
@@ -76,20 +77,30 @@ func newRigWith(t *testing.T, bounds lockorder.Options, options ...pgtest.Option
 	_, err = r.pool.Exec(t.Context(), catalogue)
 	require.NoError(t, err)
 
-	for _, p := range []struct{ product, price, interval string }{
-		{"silver", "silver", "month"}, {"gold", "gold", "month"}, {"gold", "gold_year", "year"}, {"extra", "extra", "month"}, {"strange", "strange", "month"},
-	} {
-		r.stripe.PutProduct(standin.Product{ID: "prod_" + p.product, Name: p.product})
-		_, err := r.stripe.PutPrice(standin.Price{ID: "price_" + p.price, Product: "prod_" + p.product, UnitAmount: 100, Interval: p.interval})
-		require.NoError(t, err)
-	}
-	url, err := r.stripe.Start(context.Background())
-	require.NoError(t, err)
-	t.Cleanup(r.stripe.Close)
-	r.client = stripeapi.New(stripeapi.Config{Key: "sk_test_4eC39HqLyjWDarjtT1zdp7dc", BaseURL: url, Timeout: 20 * time.Second})
+	r.client = stripeapi.New(stripeConfig(startStripe(t, r.stripe)))
 	r.subs = &activities.Subscriptions{DB: r.db, Stripe: r.client}
 	r.operator = &activities.Operator{DB: r.db}
 	return r
+}
+
+// startStripe gives the stand-in its prices and starts it for the length of the test. It returns its URL.
+func startStripe(t testing.TB, stripe *standin.Server) string {
+	t.Helper()
+	for _, p := range []struct{ product, price, interval string }{
+		{"silver", "silver", "month"}, {"gold", "gold", "month"}, {"gold", "gold_year", "year"}, {"extra", "extra", "month"}, {"strange", "strange", "month"},
+	} {
+		stripe.PutProduct(standin.Product{ID: "prod_" + p.product, Name: p.product})
+		_, err := stripe.PutPrice(standin.Price{ID: "price_" + p.price, Product: "prod_" + p.product, UnitAmount: 100, Interval: p.interval})
+		require.NoError(t, err)
+	}
+	url, err := stripe.Start(context.Background())
+	require.NoError(t, err)
+	t.Cleanup(stripe.Close)
+	return url
+}
+
+func stripeConfig(url string) stripeapi.Config {
+	return stripeapi.Config{Key: "sk_test_4eC39HqLyjWDarjtT1zdp7dc", BaseURL: url, Timeout: 20 * time.Second}
 }
 
 // member makes an organisation and a Stripe customer that pays for it, and returns the customer's id.

@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bursarhq/bursar/billing"
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { locktest.Main(m) }
 
 // rig is a database with two organisations and two products in it.
 type rig struct {
@@ -27,7 +28,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	database := pgtest.New(t)
-	db, err := lockorder.Open(t.Context(), database.URL(), lockorder.Options{NowSQL: "SELECT core.clock()", MaxConns: 8})
+	db, err := lockorder.Open(t.Context(), database.URL(), lockorder.Options{Observe: locktest.Observe, NowSQL: "SELECT core.clock()", MaxConns: 8})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	r := &rig{db: db, pool: database.Pool(t), acme: uuid.New(), tern: uuid.New(), gold: uuid.New(), mug: uuid.New()}

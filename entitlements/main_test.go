@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { locktest.Main(m) }
 
 // house is a database with a small catalogue: a ladder free < silver < gold, and three products off it.
 type house struct {
@@ -57,7 +58,7 @@ func newHouse(t testing.TB) *house {
 	pool := database.Pool(t)
 	_, err := pool.Exec(t.Context(), catalogueSQL)
 	require.NoError(t, err)
-	db, err := lockorder.Open(t.Context(), database.URL(), lockorder.Options{NowSQL: "SELECT core.clock()"})
+	db, err := lockorder.Open(t.Context(), database.URL(), lockorder.Options{Observe: locktest.Observe, NowSQL: "SELECT core.clock()"})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	h := &house{t: t, db: db, pool: pool, ids: map[string]uuid.UUID{}}

@@ -170,6 +170,8 @@ func TestASignalDuringTheTryIsTriedAfterIt(t *testing.T) {
 			}
 			b.OnActivity(contract.ActivityLinkFromCheckout, mock.Anything, mock.Anything).After(5 * time.Second).Return(
 				func(_ context.Context, request contract.LinkRequest) (contract.LinkResult, error) {
+					b.mu.Lock()
+					defer b.mu.Unlock()
 					b.links = append(b.links, request)
 					return b.onLink(len(b.links))
 				})
@@ -230,6 +232,8 @@ func TestOneFailingLinkDoesNotStopAnother(t *testing.T) {
 	b := newBench(t, 0)
 	b.OnActivity(contract.ActivityLinkFromCheckout, mock.Anything, mock.Anything).Return(
 		func(_ context.Context, request contract.LinkRequest) (contract.LinkResult, error) {
+			b.mu.Lock() // the two run side by side
+			defer b.mu.Unlock()
 			b.links = append(b.links, request)
 			if request.CheckoutSession == testCheckout && len(b.reads) < 1 {
 				return contract.LinkResult{}, errDown

@@ -98,11 +98,11 @@ func rules() []rule {
 
 // exempt are the packages that a rule about the whole module does not mean.
 var exempt = map[string][]string{
-	"github.com/jackc/pgx/v5/pgxpool":            {"lockorder", "internal/pgtest", "internal/telemetry"},
+	"github.com/jackc/pgx/v5/pgxpool":            {"lockorder", "internal/pgtest", "internal/locktest", "internal/telemetry"},
 	"github.com/fergusstrange/embedded-postgres": {"internal/devstack"},
 	"internal/stripeapi/standin":                 {"internal/stripeapi/standin", "internal/dev", "cmd/bursar"},
-	"internal/pgtest":                            {"internal/pgtest"},
-	"testing":                                    {"internal/pgtest", "internal/telemetry/otlptest"},
+	"internal/pgtest":                            {"internal/pgtest", "internal/locktest"},
+	"testing":                                    {"internal/pgtest", "internal/locktest", "internal/telemetry/otlptest"},
 	"github.com/peterldowns/pgtestdb":            {"internal/pgtest"},
 	"cmd":                                        {"cmd"},
 }

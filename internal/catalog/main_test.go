@@ -12,11 +12,12 @@ import (
 
 	"github.com/bursarhq/bursar/entitlements"
 	"github.com/bursarhq/bursar/internal/catalog"
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { locktest.Main(m) }
 
 const base = `
 resource_keys:
@@ -50,7 +51,7 @@ type house struct {
 func newHouse(t testing.TB) *house {
 	t.Helper()
 	database := pgtest.New(t)
-	db, err := lockorder.Open(t.Context(), database.URL(), lockorder.Options{NowSQL: "SELECT core.clock()"})
+	db, err := lockorder.Open(t.Context(), database.URL(), lockorder.Options{Observe: locktest.Observe, NowSQL: "SELECT core.clock()"})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	return &house{t, db, database.Pool(t)}
@@ -87,13 +88,14 @@ func (h *house) mustApply(text string) catalog.Preview {
 // with returns base with replacements, each of which must be there.
 func with(t testing.TB, oldNew ...string) string {
 	t.Helper()
-	text := base
 	for i := 0; i < len(oldNew); i += 2 {
-		require.Contains(t, text, oldNew[i])
-		text = strings.ReplaceAll(text, oldNew[i], oldNew[i+1])
+		require.Contains(t, base, oldNew[i])
 	}
-	return text
+	return replaced(oldNew...)
 }
+
+// replaced returns base with replacements.
+func replaced(oldNew ...string) string { return strings.NewReplacer(oldNew...).Replace(base) }
 
 func (h *house) org(slug string) entitlements.Organization {
 	h.t.Helper()
