@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
-	s.cfg.Logger.Info("ingress is draining", "within", s.cfg.ShutdownTimeout)
+	s.cfg.Logger.Info("ingress is draining", "within", s.cfg.ShutdownTimeout.String())
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownTimeout)
 	defer cancel()
 	err := server.Shutdown(bounded)

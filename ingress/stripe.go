@@ -129,7 +129,7 @@ func (s *Server) record(ctx context.Context, res result, took time.Duration) {
 		attribute.String("bursar.subscription_id", res.event.subscription), attribute.String("bursar.outcome", string(res.outcome)))
 	level, attrs := slog.LevelInfo, []slog.Attr{
 		slog.String("event_id", res.event.id), slog.String("type", res.event.kind), slog.String("object_id", res.event.subscription),
-		slog.String("outcome", string(res.outcome)), slog.Int("status", res.status), slog.Duration("duration", took),
+		slog.String("outcome", string(res.outcome)), slog.Int("status", res.status), slog.String("duration", took.Round(time.Microsecond).String()),
 	}
 	if res.err != nil {
 		level = slog.LevelWarn

@@ -125,7 +125,7 @@ func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 		if errors.As(err, &away) || ctx.Err() != nil {
 			return fmt.Errorf("Temporal cannot be asked for its search attributes: %w", err)
 		}
-		return fmt.Errorf("%w; make them with: %s", err, attributesCommand(namespace, contract.SearchAttributes()))
+		return fmt.Errorf("the search attributes of Temporal's namespace %q cannot be read: %w. Look at TEMPORAL_NAMESPACE; where the namespace is right, make the attributes with: %s", namespace, err, attributesCommand(namespace, contract.SearchAttributes()))
 	}
 	missing := map[string]enumspb.IndexedValueType{}
 	var names []string

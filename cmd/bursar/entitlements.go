@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -12,19 +13,22 @@ import (
 
 	"github.com/bursarhq/bursar/billing"
 	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/lockorder"
 )
 
 func newEntitlementsCommand(a *app) *cobra.Command {
 	var at string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "entitlements ORG",
+		Use:   "entitlements ORG|CUSTOMER|SUBSCRIPTION",
 		Short: "Show what an organisation may use, and why",
-		Long: `Shows each entitlement of an organisation, named by slug or id, with its reason; what it holds that gives nothing, and why;
-what it has nothing of, and what would give it; and the parked work of its Stripe customers.
+		Long: `Shows each entitlement of an organisation with its reason; what it holds that gives nothing, and why; what it has
+nothing of, and what would give it; what it held last; and the parked work of its Stripe customers. The organisation is
+named by slug or id, or by a Stripe customer or subscription that is its own.
 
 With --at a moment in the past, values come from the ledger.`,
 		Example: `  bursar entitlements acme
+  bursar entitlements cus_NffrFeUfNV2Hib
   bursar entitlements acme --at 2026-03-01T12:00:00Z
   bursar entitlements acme --json`,
 		Args: exactly("ORG"),
@@ -34,11 +38,14 @@ With --at a moment in the past, values come from the ledger.`,
 			if err != nil {
 				return usagef(cmd, "%w", err)
 			}
+			if instant.After(time.Now().Add(time.Minute)) {
+				return usagef(cmd, "%s is in the future, and what will be paid then is not known", at)
+			}
 			db, err := a.openDB(ctx)
 			if err != nil {
 				return err
 			}
-			org, err := entitlements.FindOrganization(ctx, db.Reader(), args[0])
+			org, err := findOrganization(ctx, db.Reader(), args[0])
 			if err != nil {
 				return err
 			}
@@ -54,6 +61,10 @@ With --at a moment in the past, values come from the ledger.`,
 			if err != nil {
 				return err
 			}
+			before, err := entitlements.LastEnded(ctx, db.Reader(), org.ID, lastEnded)
+			if err != nil {
+				return err
+			}
 			if asJSON {
 				ids := make([]string, len(customers))
 				for i, c := range customers {
@@ -62,12 +73,16 @@ With --at a moment in the past, values come from the ledger.`,
 				return a.printJSON(struct {
 					Organization organizationJSON `json:"organization"`
 					entitlements.Report
-					Customers []string     `json:"customers"`
-					Parked    []parkedJSON `json:"parked"`
-				}{toJSON(org), report, ids, parkedForPrograms(parked)})
+					Before    []entitlements.Ended `json:"held_before"`
+					Customers []string             `json:"customers"`
+					Parked    []parkedJSON         `json:"parked"`
+				}{toJSON(org), report, before, ids, parkedForPrograms(parked)})
 			}
 			printReport(a.out, org, report)
-			printStripe(a.out, org, customers, parked)
+			if !report.Historical { // the rest is as it is now
+				printBefore(a.out, before)
+				printStripe(a.out, org, customers, parked)
+			}
 			return nil
 		},
 	}
@@ -87,6 +102,63 @@ func parseTime(s string) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf("%q is no moment; write it like 2026-03-01T12:00:00Z or 2026-03-01", s)
+}
+
+// lastEnded is how many of the positions that are over are shown.
+const lastEnded = 5
+
+// findOrganization finds an organisation by its slug or id, or by a Stripe customer or subscription of its own.
+func findOrganization(ctx context.Context, q lockorder.Querier, name string) (entitlements.Organization, error) {
+	customer := name
+	if strings.HasPrefix(name, "sub_") {
+		known, found, err := billing.ReadSubscription(ctx, q, name)
+		switch {
+		case err != nil:
+			return entitlements.Organization{}, err
+		case !found || known.Customer == "":
+			return entitlements.Organization{}, fmt.Errorf("subscription %s has not been read from Stripe; bursar parked lists what could not be applied", name)
+		}
+		customer = known.Customer
+	}
+	if !strings.HasPrefix(customer, "cus_") {
+		return entitlements.FindOrganization(ctx, q, name)
+	}
+	id, linked, err := billing.Organization(ctx, q, customer)
+	switch {
+	case err != nil:
+		return entitlements.Organization{}, err
+	case !linked:
+		return entitlements.Organization{}, fmt.Errorf("customer %s is linked to no organisation; link it: bursar customer link %s ORG", customer, customer)
+	}
+	return entitlements.FindOrganization(ctx, q, id.String())
+}
+
+// printBefore prints what is over, and why.
+func printBefore(out io.Writer, ended []entitlements.Ended) {
+	if len(ended) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nHeld before, the latest first:")
+	t := tableWriter("PRODUCT", "HELD THROUGH", "SINCE", "UNTIL", "WHY IT ENDED")
+	for _, e := range ended {
+		t.AppendRow(table.Row{times(e.Position), through(e.Position), when(e.Since), when(e.EndedAt), endReason(e.EndReason)})
+	}
+	render(out, t)
+}
+
+// endReason says a stored word for a person.
+func endReason(word string) string {
+	switch word {
+	case entitlements.EndSubscriptionEnded:
+		return "the subscription is over"
+	case entitlements.EndItemRemoved:
+		return "its item was taken out of the subscription"
+	case entitlements.EndProductChanged:
+		return "its item changed to another product"
+	case entitlements.EndMappingChanged:
+		return "its price now stands for another product"
+	}
+	return word
 }
 
 // printReport prints what an organisation may use, and why, as tables.
@@ -208,6 +280,9 @@ func whyNot(h entitlements.Held, at time.Time) string {
 	case entitlements.WhyOutranked:
 		if h.OutrankedBy == nil {
 			return "outranked on " + h.Ladder
+		}
+		if h.OutrankedBy.Product == h.Product {
+			return "held twice: " + through(*h.OutrankedBy) + " has it too, and came first"
 		}
 		s := "outranked on " + h.Ladder + " by " + times(*h.OutrankedBy) + ", " + through(*h.OutrankedBy)
 		if h.OutrankedBy.Status == "suspended" {

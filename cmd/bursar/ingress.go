@@ -76,7 +76,7 @@ func loadIngressConfig(getenv func(string) string) (ingressConfig, error) {
 	}
 	for i, secret := range c.secrets() {
 		if !strings.HasPrefix(secret, "whsec_") || len(secret) < 16 || strings.ContainsAny(secret, " \t\r\n") {
-			more = append(more, fmt.Sprintf("STRIPE_WEBHOOK_SECRETS: number %d is no signing secret: set it to one that begins with whsec_, from the Stripe dashboard", i+1))
+			more = append(more, fmt.Sprintf("STRIPE_WEBHOOK_SECRETS: number %d is no signing secret: one begins with whsec_ and has at least 16 characters; copy it from the Stripe dashboard", i+1))
 		}
 	}
 	if _, _, err := net.SplitHostPort(c.Addr); err != nil {

@@ -122,11 +122,35 @@ support.phone      yes    (moment)  set by subscription-reconcile (workflow subs
 Held then:
 PRODUCT          HELD THROUGH        SINCE                 WHAT BECAME OF IT
 Gold membership  subscription sub_1  (moment)  ended (moment) (subscription_ended)
-
-Stripe: cus_1
 `, steady(s.must("entitlements", "acme", "--at", then)))
-	require.Contains(t, s.must("entitlements", "acme"), "Free, the default of its type; the floor of membership")
+	now := steady(s.must("entitlements", "acme"))
+	require.Contains(t, now, "Free, the default of its type; the floor of membership")
+	require.Contains(t, now, `Held before, the latest first:
+PRODUCT          HELD THROUGH        SINCE                 UNTIL                 WHY IT ENDED
+Gold membership  subscription sub_1  (moment)  (moment)  the subscription is over
+`)
+	require.Contains(t, s.fails(2, "entitlements", "acme", "--at", "2999-01-01"), "is in the future")
 	require.Contains(t, s.fails(2, "entitlements", "acme", "--at", "yesterday"), `"yesterday" is no moment`)
+}
+
+// Support knows a Stripe id more often than a slug.
+func TestEntitlementsByStripeId(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.demo()
+	s.exec(`INSERT INTO stripe.subscriptions (id, version, customer_id, status, stripe_created_at, reconciled_at)
+		VALUES ('sub_1', 1, 'cus_1', 'active', now(), now()), ('sub_2', 1, 'cus_2', 'active', now(), now())`)
+	for _, name := range []string{"cus_1", "sub_1"} {
+		require.Contains(t, s.must("entitlements", name), "acme (Acme Ltd)")
+	}
+	require.Equal(t, "bursar: customer cus_2 is linked to no organisation; link it: bursar customer link cus_2 ORG\n", s.fails(1, "entitlements", "sub_2"))
+	require.Contains(t, s.fails(1, "entitlements", "sub_3"), "subscription sub_3 has not been read from Stripe")
+}
+
+func TestWrapWords(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "one two\nthree\nsub_0123456789\n100 from\nx", wrapWords("one two three sub_0123456789\n100 from x", 8))
+	require.Equal(t, "", wrapWords("", 8))
 }
 
 func TestCustomerCommands(t *testing.T) {

@@ -90,10 +90,34 @@ func renderTo(out io.Writer, g grid, width int) {
 	if width > 0 && text.LongestLineLen(rendered) > width {
 		header, _, _ := strings.Cut(rendered, "\n")
 		before := text.StringWidth(header[:strings.LastIndex(header, g.last)])
-		g.SetColumnConfigs([]table.ColumnConfig{{Number: g.columns, WidthMax: max(narrowest, width-before), WidthMaxEnforcer: text.WrapSoft}})
+		g.SetColumnConfigs([]table.ColumnConfig{{Number: g.columns, WidthMax: max(narrowest, width-before), WidthMaxEnforcer: wrapWords}})
 		rendered = g.Render()
 	}
 	fmt.Fprintln(out, rendered)
+}
+
+// wrapWords wraps each line of a text at its blanks. A word that is too long stays whole, so that it can be copied.
+func wrapWords(s string, width int) string {
+	var out []string
+	for line := range strings.SplitSeq(s, "\n") {
+		for current := ""; ; {
+			word, rest, more := strings.Cut(line, " ")
+			switch {
+			case current == "":
+				current = word
+			case text.StringWidth(current)+1+text.StringWidth(word) <= width:
+				current += " " + word
+			default:
+				out = append(out, current)
+				current = word
+			}
+			if line = rest; !more {
+				out = append(out, current)
+				break
+			}
+		}
+	}
+	return strings.Join(out, "\n")
 }
 
 // terminalWidth returns how many columns a terminal has, 0 for anything else.

@@ -61,3 +61,14 @@ ORDER BY p.is_default DESC, p.name, pos.starts_at, pos.id;
 
 -- name: IsPast :one
 SELECT (@at::timestamptz < core.clock())::boolean AS past;
+
+-- name: ListEndedPositions :many
+-- The floor's comings and goings are left out: they follow from the others.
+SELECT p.id, pr.slug AS product, pr.name AS product_name, p.source, coalesce(p.subscription_id, '')::text AS subscription_id,
+       p.quantity, p.starts_at, p.ended_at::timestamptz AS ended_at, p.end_reason::text AS end_reason
+FROM core.positions p
+JOIN core.pools po ON po.id = p.pool_id
+JOIN core.products pr ON pr.id = p.product_id
+WHERE po.organization_id = @organization_id AND p.status = 'ended' AND p.source <> 'default'
+ORDER BY p.ended_at DESC, p.id
+LIMIT @most;

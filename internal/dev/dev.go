@@ -102,6 +102,7 @@ type stack struct {
 	cancel     context.CancelFunc
 	failed     <-chan struct{} // closed when one of them failed
 	ingressURL string
+	standinURL string
 }
 
 // interrupted says in place of whatever a cut-off step said that somebody interrupted it.
@@ -113,6 +114,17 @@ func (s *stack) interrupted(ctx context.Context, err error) error {
 }
 
 func (s *stack) start(ctx context.Context) error {
+	// What can be refused is refused before anything starts.
+	if len(s.options.Catalog) > 0 {
+		if _, err := catalog.Parse(s.options.CatalogName, s.options.Catalog); err != nil {
+			return err
+		}
+	}
+	if s.options.StripeKey != "" {
+		if err := (stripeapi.Config{Key: s.options.StripeKey, BaseURL: s.options.StripeURL}).Validate(); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintf(s.console, "%s\n", s.console.bold("Bursar, with everything around it"))
 	s.logger = slog.New(slog.NewTextHandler(s.console, &slog.HandlerOptions{Level: slog.LevelError}))
 	for _, step := range []struct {
@@ -167,13 +179,14 @@ func (s *stack) migrate(ctx context.Context, _ func(string)) (string, error) {
 
 func (s *stack) startStripe(ctx context.Context, _ func(string)) (string, error) {
 	config := stripeapi.Config{Key: s.options.StripeKey, BaseURL: s.options.StripeURL, Logger: s.logger}
-	said := "your account, polled for events"
+	said := "your account in test mode, polled for events"
 	if s.options.StripeKey == "" {
 		s.standin = standin.New(standin.Options{WebhookSecrets: []string{webhookSecret}, Seed: 1})
 		url, err := s.standin.Start(context.WithoutCancel(ctx)) // ended by Close
 		if err != nil {
 			return "", err
 		}
+		s.standinURL = url
 		config.Key, config.BaseURL, said = "sk_test_standin", url, "a stand-in at "+url
 		if err := stock(s.standin); err != nil {
 			return "", err
@@ -183,6 +196,9 @@ func (s *stack) startStripe(ctx context.Context, _ func(string)) (string, error)
 		return "", err
 	}
 	s.stripe = stripeapi.New(config)
+	if s.stripe.Livemode() {
+		said = s.console.bold("your LIVE account") + ", read and polled for events; nothing is written to it"
+	}
 	return said, nil
 }
 
@@ -304,14 +320,21 @@ func (s *stack) play(ctx context.Context) error {
 	return tale.play(ctx)
 }
 
+// reconcilesOnly leaves what schedules start out of the list of workflows.
+const reconcilesOnly = "/namespaces/default/workflows?query=WorkflowType%3D%22SubscriptionReconcile%22"
+
 // invite says what can be done while everything stays up.
 func (s *stack) invite() {
+	stripeLine := ""
+	if s.standin != nil {
+		stripeLine = fmt.Sprintf("  Stripe       STRIPE_API_URL=%s with any key that begins with sk_test_\n", s.standinURL)
+	}
 	look := "entitlements " + member
 	if s.standin == nil || len(s.options.Catalog) > 0 {
 		look = "org create SLUG --name NAME --type TYPE"
 	}
-	fmt.Fprintf(s.console, "\n%s\n  Temporal UI  %s\n  Webhooks     %s\n\nIn another terminal:\n  export DATABASE_URL='%s' TEMPORAL_ADDRESS=%s\n  go run ./cmd/bursar %s\n  go run ./cmd/bursar --help\n\nCtrl-C stops everything and leaves nothing behind.\n",
-		s.console.bold("It stays up."), s.temporal.UIURL(), s.ingressURL, s.postgres.URL("bursar"), s.temporal.Address(), look)
+	fmt.Fprintf(s.console, "\n%s\n  Temporal UI  %s\n  Webhooks     %s, signed with %s\n%s\nIn another terminal:\n  export DATABASE_URL='%s' TEMPORAL_ADDRESS=%s\n  go run ./cmd/bursar %s\n  go run ./cmd/bursar --help\n\nCtrl-C stops everything and leaves nothing behind.\n",
+		s.console.bold("It stays up."), s.temporal.UIURL()+reconcilesOnly, s.ingressURL, webhookSecret, stripeLine, s.postgres.URL("bursar"), s.temporal.Address(), look)
 }
 
 // stop ends everything, whatever was started.

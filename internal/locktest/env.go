@@ -17,6 +17,9 @@ import (
 // anew or times. An error fails the run, unless it says that trying again is right; a refusal that belongs to the act is an outcome.
 type Act func(ctx context.Context, e *Env) (outcome string, err error)
 
+// raw ends the application name of connections that lockorder knows nothing of.
+const raw = " (raw)"
+
 // Env is what an act or a set-up works with.
 type Env struct {
 	name   string
@@ -45,7 +48,7 @@ func (e *Env) Conn(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.RuntimeParams["application_name"] = e.name
+	config.RuntimeParams["application_name"] = e.name + raw
 	if e.tap != nil {
 		config.DialFunc = tapDial(config.DialFunc, e.tap)
 	}
@@ -84,6 +87,8 @@ func newEnv(ctx context.Context, name, url string, values map[string]string, o l
 	configure := o.Configure
 	o.Configure = func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["application_name"] = name
+		// The pool would ping a connection that was idle for a second: on a slow machine an act would take other flights.
+		c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 		if configure != nil {
 			configure(c)
 		}

@@ -26,6 +26,74 @@ func (q *Queries) IsPast(ctx context.Context, at time.Time) (bool, error) {
 	return past, err
 }
 
+const listEndedPositions = `-- name: ListEndedPositions :many
+SELECT p.id, pr.slug AS product, pr.name AS product_name, p.source, coalesce(p.subscription_id, '')::text AS subscription_id,
+       p.quantity, p.starts_at, p.ended_at::timestamptz AS ended_at, p.end_reason::text AS end_reason
+FROM core.positions p
+JOIN core.pools po ON po.id = p.pool_id
+JOIN core.products pr ON pr.id = p.product_id
+WHERE po.organization_id = $1 AND p.status = 'ended' AND p.source <> 'default'
+ORDER BY p.ended_at DESC, p.id
+LIMIT $2
+`
+
+type ListEndedPositionsParams struct {
+	OrganizationID uuid.UUID
+	Most           int32
+}
+
+type ListEndedPositionsRow struct {
+	ID             uuid.UUID
+	Product        string
+	ProductName    string
+	Source         string
+	SubscriptionID string
+	Quantity       int64
+	StartsAt       time.Time
+	EndedAt        time.Time
+	EndReason      string
+}
+
+// The floor's comings and goings are left out: they follow from the others.
+//
+//	SELECT p.id, pr.slug AS product, pr.name AS product_name, p.source, coalesce(p.subscription_id, '')::text AS subscription_id,
+//	       p.quantity, p.starts_at, p.ended_at::timestamptz AS ended_at, p.end_reason::text AS end_reason
+//	FROM core.positions p
+//	JOIN core.pools po ON po.id = p.pool_id
+//	JOIN core.products pr ON pr.id = p.product_id
+//	WHERE po.organization_id = $1 AND p.status = 'ended' AND p.source <> 'default'
+//	ORDER BY p.ended_at DESC, p.id
+//	LIMIT $2
+func (q *Queries) ListEndedPositions(ctx context.Context, arg ListEndedPositionsParams) ([]ListEndedPositionsRow, error) {
+	rows, err := q.db.Query(ctx, listEndedPositions, arg.OrganizationID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListEndedPositionsRow
+	for rows.Next() {
+		var i ListEndedPositionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Product,
+			&i.ProductName,
+			&i.Source,
+			&i.SubscriptionID,
+			&i.Quantity,
+			&i.StartsAt,
+			&i.EndedAt,
+			&i.EndReason,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportCarriers = `-- name: ReportCarriers :many
 SELECT k.key, k.kind, coalesce(p.slug, '')::text AS product, coalesce(l.slug, '')::text AS ladder
 FROM core.resource_keys k
