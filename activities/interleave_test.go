@@ -73,6 +73,7 @@ func TestInterleave(t *testing.T) {
 				s.checkedOut("acme")
 			}),
 			Actors: []locktest.Actor{{Name: "checkout", Act: linkFromCheckout}, {Name: "link", Act: linkTo("tern")}},
+			Waits:  []string{"-- name: AddLink"}, // there is no row to lock yet
 		},
 		"reconcile and rule change": {
 			Setup: resubscribed,
@@ -105,7 +106,8 @@ func TestInterleave(t *testing.T) {
 		"two requests for retries and a reconcile": {
 			Setup: set(func(s *scene) { s.parkTwo() }),
 			Actors: []locktest.Actor{
-				{Name: "all", Act: requestRetries}, {Name: "all again", Act: requestRetries}, {Name: "reconcile", Act: reconcileOf("second")},
+				{Name: "up", Act: requestRetriesOf("subscription", "second")}, {Name: "down", Act: requestRetriesOf("second", "subscription")},
+				{Name: "reconcile", Act: reconcileOf("second")},
 			},
 		},
 		"two links of one customer": {
@@ -115,10 +117,12 @@ func TestInterleave(t *testing.T) {
 				s.env.Set("customer", s.stripe.PutCustomer(standin.Customer{Name: "acme"}).ID)
 			}),
 			Actors: []locktest.Actor{{Name: "acme", Act: linkTo("acme")}, {Name: "tern", Act: linkTo("tern")}},
+			Waits:  []string{"-- name: AddLink"},
 		},
 		"two organisations of one slug": {
 			Setup:  set(nil),
 			Actors: []locktest.Actor{{Name: "one", Act: createOrganization}, {Name: "other", Act: createOrganization}},
+			Waits:  []string{"-- name: InsertOrganization"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,10 +138,14 @@ func TestInterleave(t *testing.T) {
 // Stripe changes while a reconcile is under way, and the event of that change leads to another: what was read before never stands
 // in the end. Stripe goes back where it was before each run.
 func TestInterleaveChangesAtStripe(t *testing.T) {
-	for name, change := range map[string]func(*scene, string){
-		"upgrade":    func(s *scene, id string) { s.change(id, toPrice("gold")) },
-		"suspension": func(s *scene, id string) { s.status(id, "unpaid") },
-		"end":        func(s *scene, id string) { s.status(id, "canceled") },
+	for name, c := range map[string]struct {
+		known  bool // a reconcile has seen the subscription before
+		change func(*scene, string)
+	}{
+		"upgrade":      {false, func(s *scene, id string) { s.change(id, toPrice("gold")) }},
+		"suspension":   {false, func(s *scene, id string) { s.status(id, "unpaid") }},
+		"end":          {true, func(s *scene, id string) { s.status(id, "canceled") }},
+		"another mode": {true, func(s *scene, id string) { require.NoError(s.t, s.stripe.SetLivemode(id, true)) }}, // it is parked
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,7 +154,11 @@ func TestInterleaveChangesAtStripe(t *testing.T) {
 			locktest.Interleave(t, locktest.Interleaving{
 				Setup: func(t testing.TB, e *locktest.Env) {
 					s = newScene(t, e, func(s *scene) {
-						before, _ = s.stripe.GetSubscription(s.subscribed("subscription", s.member("acme"), "silver"))
+						id := s.subscribed("subscription", s.member("acme"), "silver")
+						before, _ = s.stripe.GetSubscription(id)
+						if c.known {
+							s.reconcile(id)
+						}
 					})
 				},
 				Reset: func(context.Context, *locktest.Env) error {
@@ -157,7 +169,7 @@ func TestInterleaveChangesAtStripe(t *testing.T) {
 					{Name: "reconcile", Act: quiet(reconcileOf("subscription"))},
 					{Name: "change", Act: func(ctx context.Context, e *locktest.Env) (string, error) {
 						e.Step("Stripe changes")
-						change(s, before.ID)
+						c.change(s, before.ID)
 						return quiet(reconcileFor("subscription", "evt_change"))(ctx, e)
 					}},
 				},

@@ -128,6 +128,18 @@ func requestRetries(ctx context.Context, e *locktest.Env) (string, error) {
 	return "requested", err
 }
 
+// requestRetriesOf asks for the subscriptions kept under the names, in that order.
+func requestRetriesOf(names ...string) locktest.Act {
+	return func(ctx context.Context, e *locktest.Env) (string, error) {
+		var request activities.RetryRequest
+		for _, name := range names {
+			request.Objects = append(request.Objects, e.Get(name))
+		}
+		_, err := (&activities.Operator{DB: e.DB()}).RequestRetry(ctx, request)
+		return "requested", err
+	}
+}
+
 // postedSignals hands signals on by HTTP, as calls to what is outside.
 type postedSignals struct {
 	url    string

@@ -36,7 +36,10 @@
 // ended, or wait in the server for a lock that another one holds, which pg_blocking_pids tells. Where there are few schedules
 // all are run. Otherwise those with one pre-emption come first, then random ones with two, from a seed that is printed. After
 // each schedule the tables, and what the acts answered, must be as after the acts one by one, in some order; no
-// transaction was the victim of a deadlock, and the server rearranged no queue to avoid one. A failure prints its schedule:
+// transaction was the victim of a deadlock, and the server rearranged no queue to avoid one. Nor may a transaction of lockorder wait
+// in a statement that takes no lock, [Interleaving].Waits excepted: there a lock is missing, whose wait would be bounded and
+// in order. The oracle is the acts themselves, one by one, so it cannot tell what they do wrong when they are alone. A failure
+// prints its schedule:
 //
 //	BURSAR_LOCKTEST_SCHEDULE=AABAB   runs that schedule and no other
 //	BURSAR_LOCKTEST_SEED=17          makes the same random schedules again

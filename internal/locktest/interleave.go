@@ -3,15 +3,12 @@ package locktest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/lockorder"
@@ -44,6 +41,9 @@ type Interleaving struct {
 	// Again tells which errors of an act mean that nothing was done and trying again is right: then it begins anew once the
 	// others cannot go on, or have ended. Without it these are refusals as busy, and lock time-outs.
 	Again func(error) bool
+	// Waits are pieces of the statements that may wait in the server although they take no lock of lockorder: an insert that may meet
+	// another's of the same unique key. Any other such wait is reported: the lock that it should have been is missing.
+	Waits []string
 	// Outside tells what the acts have done outside the database, to be compared too.
 	Outside func(ctx context.Context, e *Env) (string, error)
 	// Schedules is how many are run where there are more; 0 means 60.
@@ -134,6 +134,8 @@ type interleaver struct {
 	serial []string // the ends of the serial orders
 	report *interleaveReport
 	ran    []ranSchedule
+	// unannounced are the statements of this schedule that waited and take no lock, with who sent them.
+	unannounced []string
 }
 
 // ranSchedule is when a schedule was run.
@@ -225,6 +227,7 @@ func (x *interleaver) runSchedule(ctx context.Context, choose chooser) error {
 	}
 	from := time.Now()
 	x.stage.raise()
+	x.unannounced = nil
 	results := make([]result, len(x.Actors))
 	ended := make(chan struct{})
 	acting, cancel := context.WithTimeout(ctx, actWithin)
@@ -280,6 +283,7 @@ func (x *interleaver) judge(ctx context.Context, name string, trace []string, re
 	if stuck != nil {
 		wrong = append(wrong, stuck.Error())
 	}
+	wrong = append(wrong, x.unannounced...)
 	failed := false
 	for i, r := range results {
 		x.report.again += r.again
@@ -340,46 +344,4 @@ func (x *interleaver) end(ctx context.Context, results []result) (state string, 
 		state += "\noutside: " + outside
 	}
 	return state, wrong, nil
-}
-
-// blocked asks the server who waits. pg_blocking_pids is exact: who has been given the lock and has not woken yet is not in it.
-func (x *interleaver) blocked(ctx context.Context) (map[string]bool, error) {
-	rows, err := x.d.admin.Query(ctx, `SELECT application_name FROM pg_stat_activity
-		WHERE datname = current_database() AND application_name <> $1 AND wait_event_type = 'Lock' AND cardinality(pg_blocking_pids(pid)) > 0`, watcher)
-	if err != nil {
-		return nil, err
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	blocked := map[string]bool{}
-	for _, name := range names {
-		blocked[name] = true
-	}
-	return blocked, err
-}
-
-// readLog reports what the server says of deadlocks, with the schedule that was running.
-func (x *interleaver) readLog(log string) {
-	for line := range strings.Lines(log) {
-		if !strings.Contains(line, "avoided deadlock") && !strings.Contains(line, "deadlock detected") {
-			continue
-		}
-		during := "before the first schedule"
-		if at, err := logTime(line); err == nil {
-			for _, r := range x.ran {
-				if !at.Before(r.from.Truncate(time.Millisecond)) && !at.After(r.till) {
-					during = fmt.Sprintf("%s=%s", envSchedule, r.name)
-				}
-			}
-		}
-		x.report.findings = append(x.report.findings, fmt.Sprintf("%s: the server's log says: %s", during, strings.TrimSpace(line)))
-	}
-}
-
-// logTime is the time that begins a line of the server's log, which devstack has it write in UTC.
-func logTime(line string) (time.Time, error) {
-	fields := strings.Fields(line)
-	if len(fields) < 3 {
-		return time.Time{}, errors.New("no line of the server's log")
-	}
-	return time.Parse("2006-01-02 15:04:05.000 MST", strings.Join(fields[:3], " "))
 }

@@ -155,6 +155,18 @@ func TestInterleaveBeginsAnewWhatIsBusy(t *testing.T) {
 	wantFinding(t, report, "55P03")
 }
 
+// A wait for a row that nobody locked by lockorder is found, though it does no harm here, unless it is allowed.
+func TestInterleaveFindsAWaitThatIsNoLock(t *testing.T) {
+	t.Parallel()
+	act := note(`INSERT INTO public.counters VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET n = counters.n + 1`)
+	i := Interleaving{Setup: tables(counters), Actors: []Actor{{"one", act}, {"other", act}}}
+	wantFinding(t, mustInterleave(t, i), "waits in a statement that takes no lock of lockorder: INSERT INTO public.counters")
+	i.Waits = []string{"INSERT INTO public.counters"}
+	if report := mustInterleave(t, i); len(report.findings) > 0 {
+		t.Errorf("allowed and reported: %q", report.findings)
+	}
+}
+
 func TestInterleaveRefusesWhatItCannotProve(t *testing.T) {
 	t.Parallel()
 	idle := Actor{"idle", func(context.Context, *Env) (string, error) { return "", nil }}
