@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,19 +13,21 @@ import (
 )
 
 // TestCancelAtAnyInstant cancels the caller at random instants of a transaction: the connection lives on, holds nothing,
-// and its next statement is not hit. Four connections share the rounds, since each cancelled statement takes pgx a tenth
-// of a second.
+// and its next statement is not hit. Eight connections share the rounds, all at the same time, since each cancelled
+// statement takes pgx a tenth of a second.
 func TestCancelAtAnyInstant(t *testing.T) {
 	t.Parallel()
-	for part := range 4 {
-		t.Run("", func(t *testing.T) {
-			t.Parallel()
-			cancelRounds(t, uint64(part), 50)
-		})
+	var group sync.WaitGroup
+	for part := range 8 {
+		group.Go(cancelRounds(t, uint64(part), 50))
 	}
+	group.Wait()
 }
 
-func cancelRounds(t *testing.T, seed uint64, rounds int) {
+// cancelRounds prepares a connection to a database of its own, where a pooler too has one backend for it; what it returns
+// runs the rounds, on any goroutine.
+func cancelRounds(t *testing.T, seed uint64, count int) func() {
+	t.Helper()
 	d := pgtest.New(t)
 	db := open(t, d, oneConn)
 	look := d.Conn(t)
@@ -53,36 +56,42 @@ func cancelRounds(t *testing.T, seed uint64, rounds int) {
 	began := time.Now()
 	run(t, db, materializing(keys...), body) // everything is prepared by now
 	span := 2 * time.Since(began)
-	cancelled, done := 0, 0
-	for round := range rounds {
-		ctx, cancel := context.WithCancel(t.Context())
-		timer := time.AfterFunc(time.Duration(random.Int64N(int64(span))), cancel)
-		err := db.Run(ctx, materializing(keys...), body)
-		timer.Stop()
-		cancel()
-		switch {
-		case err == nil:
-			done++
-		case lockorder.VerdictOf(err) == lockorder.VerdictCancelled:
-			cancelled++
-		default:
-			t.Errorf("round %d: %v", round, err)
-		}
-		// pg_locks on another connection, then the same connection again.
-		if n := query[int](t, look, "SELECT count(*) FROM pg_locks WHERE pid = $1", int64(pid)); n != 0 {
-			t.Errorf("round %d: %d locks remain", round, n)
-		}
-		run(t, db, plain(), func(ctx context.Context, tx *lockorder.Tx) error {
-			if tx.PID() != pid {
-				t.Errorf("round %d: the connection was lost", round)
-				pid = tx.PID()
+	return func() {
+		cancelled, done := 0, 0
+		for round := range count {
+			ctx, cancel := context.WithCancel(t.Context())
+			timer := time.AfterFunc(time.Duration(random.Int64N(int64(span))), cancel)
+			err := db.Run(ctx, materializing(keys...), body)
+			timer.Stop()
+			cancel()
+			switch {
+			case err == nil:
+				done++
+			case lockorder.VerdictOf(err) == lockorder.VerdictCancelled:
+				cancelled++
+			default:
+				t.Errorf("connection %d, round %d: %v", seed, round, err)
 			}
-			_, err := tx.Exec(ctx, "SELECT pg_sleep(0.001)")
-			return err
-		})
-	}
-	if cancelled == 0 || done == 0 {
-		t.Errorf("%d rounds were cancelled and %d were not: the instants do not spread", cancelled, done)
+			// pg_locks on another connection, then the same connection again.
+			var n int
+			if err := look.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE pid = $1", int64(pid)).Scan(&n); n != 0 || err != nil {
+				t.Errorf("connection %d, round %d: %d locks remain (%v)", seed, round, n, err)
+			}
+			if err := db.Run(t.Context(), plain(), func(ctx context.Context, tx *lockorder.Tx) error {
+				if tx.PID() != pid {
+					t.Errorf("connection %d, round %d: the connection was lost", seed, round)
+					pid = tx.PID()
+				}
+				_, err := tx.Exec(ctx, "SELECT pg_sleep(0.001)")
+				return err
+			}); err != nil {
+				t.Errorf("connection %d, round %d: the next transaction: %v", seed, round, err)
+			}
+		}
+		if cancelled == 0 || done == 0 {
+			t.Errorf("connection %d: %d rounds were cancelled and %d were not: the instants do not spread", seed, cancelled, done)
+		}
+		t.Logf("connection %d: %d rounds were cancelled and %d were not", seed, cancelled, done)
 	}
 }
 

@@ -256,8 +256,11 @@ func (db *DB) runOnce(ctx context.Context, spec Spec, keys []Lock, deadline time
 		fn = func(context.Context, *Tx) error { return nil }
 	}
 	if err := fn(context.WithValue(ctx, openMark{}, true), tx); err != nil {
-		if tx.exclusive() && judge(err) == VerdictLockTimeout {
+		switch timedOut := judge(err) == VerdictLockTimeout; {
+		case timedOut && tx.exclusive():
 			tx.endTurn() // a statement found busy what no lock had announced
+		case timedOut && time.Until(tx.deadline) < briefWait: // the lock time-out is at most what was left of the budget at opening
+			err = fmt.Errorf("%w: %w", err, errBudget)
 		}
 		return fail(ctx, spec, err)
 	}

@@ -132,7 +132,7 @@ func TestBadIdentities(t *testing.T) {
 func TestPublishedPair(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t)
-	db := open(t, d)
+	db := open(t, d, twoConns)
 	if err := db.Run(t.Context(), plain(lockorder.WorkspaceKey(workspaceA)), func(context.Context, *lockorder.Tx) error {
 		return db.Run(t.Context(), plain(lockorder.WorkspaceKey(workspaceB)), nothing)
 	}); err != nil {

@@ -131,7 +131,7 @@ func TestLanePlaceIsGivenBack(t *testing.T) {
 func TestRefusedLockIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t)
-	db := open(t, d, func(o *lockorder.Options) { o.MaxConns = 2 })
+	db := open(t, d, twoConns)
 	holder, look := d.Conn(t), d.Conn(t)
 	exec(t, look, scratch)
 	keys := subscriptions(2)

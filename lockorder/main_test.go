@@ -30,6 +30,9 @@ func open(t testing.TB, d *pgtest.DB, change ...func(*lockorder.Options)) *locko
 	for _, c := range change {
 		c(&opts)
 	}
+	if opts.MaxConns == 0 && onPoolOfOne() {
+		opts.MaxConns = 1
+	}
 	db, err := lockorder.Open(t.Context(), urlOf(t, d), opts)
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +43,9 @@ func open(t testing.TB, d *pgtest.DB, change ...func(*lockorder.Options)) *locko
 
 // oneConn keeps every transaction on one connection.
 func oneConn(o *lockorder.Options) { o.MaxConns = 1 }
+
+// twoConns is for a test that has two transactions open at once.
+func twoConns(o *lockorder.Options) { o.MaxConns = 2 }
 
 func plain(keys ...lockorder.Lock) lockorder.Spec {
 	return lockorder.Spec{Path: "test", Kind: lockorder.Plain, Keys: keys}

@@ -38,6 +38,7 @@ var mutants = []mutant{
 	{"rollback on the cancelled context", "tx.go", "	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)\n	defer cancel()\n	for range 3 {",
 		"	ctx, cancel := context.WithTimeout(ctx, endTimeout)\n	defer cancel()\n	for range 3 {", "TestCancelAtAnyInstant|TestSettings"},
 	{"budget does not bound the wait for a connection", "db.go", "db.pool.Acquire(ctx)", "db.pool.Acquire(context.WithoutCancel(ctx))", "TestCancelledWaiters"},
+	{"lock time-out at the budget's end", "db.go", "timedOut && time.Until(tx.deadline) < briefWait", "false", "TestBudget"},
 	{"rendezvous not announced", "open.go", "CASE WHEN got > 0 THEN $4", "CASE WHEN got > 300 THEN $4", "TestRendezvousSetting"},
 	{"nested open allowed", "db.go", "	if ctx.Value(openMark{}) != nil {", "	if false {", "TestNested"},
 	{"lock after the time was read", "lock.go", "if !tx.now.IsZero() {", "if false {", "TestOrder"},

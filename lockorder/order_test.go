@@ -268,7 +268,7 @@ func TestRowsInOppositeOrders(t *testing.T) {
 	for worker := range 8 {
 		workers.Go(func() {
 			asked := slices.Clone(rows)
-			for round := range 125 { // a thousand in all
+			for round := range rounds(125) { // a thousand in all
 				rand.Shuffle(len(asked), func(i, j int) { asked[i], asked[j] = asked[j], asked[i] })
 				if err := db.Run(t.Context(), materializing(), func(ctx context.Context, tx *lockorder.Tx) error {
 					if err := tx.Lock(ctx, asked...); err != nil {
@@ -353,7 +353,7 @@ func TestSpecs(t *testing.T) {
 // TestLimited fills the places of a limited handle.
 func TestLimited(t *testing.T) {
 	t.Parallel()
-	db := open(t, pgtest.New(t))
+	db := open(t, pgtest.New(t), twoConns)
 	limited := db.Limited(1)
 	run(t, limited, plain(), func(context.Context, *lockorder.Tx) error {
 		err := limited.Run(t.Context(), plain(), nothing)

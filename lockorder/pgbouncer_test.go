@@ -38,7 +38,7 @@ func TestSuiteThroughPgBouncer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	suite := osexec.Command(self, "-test.skip=^TestSuiteThroughPgBouncer$", "-test.timeout=10m", "-test.v")
+	suite := osexec.Command(self, "-test.skip=^(TestSuite|TestMutants$)", "-test.timeout=10m", "-test.v")
 	suite.Env = append(os.Environ(), poolerVariable+"=pgbouncer")
 	out, err := suite.CombinedOutput()
 	if err != nil {

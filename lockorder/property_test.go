@@ -111,7 +111,7 @@ func TestCollidingKeys(t *testing.T) {
 	for worker := range 8 {
 		random := rand.New(rand.NewPCG(uint64(worker), 7))
 		group.Go(func() {
-			for round := range 60 {
+			for round := range rounds(60) {
 				asked := make([]lockorder.Lock, 6)
 				for i := range asked {
 					asked[i] = keys[random.IntN(len(keys))]
@@ -148,7 +148,7 @@ func TestCrossedSwaps(t *testing.T) {
 	for _, pair := range [][2]lockorder.Lock{{a, b}, {b, a}} {
 		for range 2 {
 			group.Go(func() {
-				for range 100 {
+				for range rounds(100) {
 					for _, later := range []bool{false, true} {
 						spec, fn := plain(pair[:]...), nothing
 						if later {

@@ -213,7 +213,7 @@ func TestLockOrMake(t *testing.T) {
 func TestMakingWaitsInTheLane(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t)
-	db := open(t, d, func(o *lockorder.Options) { o.MaxConns = 2 })
+	db := open(t, d, twoConns)
 	holder, look := d.Conn(t), d.Conn(t)
 	exec(t, holder, "BEGIN")
 	exec(t, holder, insertParked, "subscription", "sub_1")

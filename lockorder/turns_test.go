@@ -249,10 +249,10 @@ func TestRuleChangeCancelledInThePause(t *testing.T) {
 func TestPoliteExclusive(t *testing.T) {
 	t.Parallel()
 	const (
-		count   = 200
 		work    = 100 * time.Millisecond // of the rule change
 		service = 300 * time.Millisecond // of one materializing transaction on a machine that is busy with other tests
 	)
+	count := rounds(200)
 	d := pgtest.New(t)
 	var mu sync.Mutex
 	var shared, exclusive, total durations

@@ -32,7 +32,7 @@ const scratch = `
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t)
-	db := open(t, d)
+	db := open(t, d, twoConns)
 	look := d.Conn(t)
 	exec(t, look, scratch)
 	say := func(sql string, args ...any) func(ctx context.Context, tx *lockorder.Tx) error {
@@ -164,7 +164,7 @@ func TestErrorKeepsWords(t *testing.T) {
 func TestRealDeadlock(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "100ms"))
-	db := open(t, d)
+	db := open(t, d, twoConns)
 	look := d.Conn(t)
 	exec(t, look, scratch)
 	var both sync.WaitGroup
