@@ -42,9 +42,12 @@ type migrator struct {
 }
 
 func (m migrator) run(ctx context.Context, url string) (applied []Applied, err error) {
+	if err := lockorder.CheckURL(url); err != nil {
+		return nil, err // the parser's own words may show a part of the password
+	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("database URL cannot be read: %w", err)
+		return nil, errors.New("the database URL cannot be read by the migrations' driver")
 	}
 	handle := stdlib.OpenDB(*config)
 	defer handle.Close()

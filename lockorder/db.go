@@ -94,7 +94,7 @@ type DB struct {
 func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("database URL cannot be read: %w", err)
+		return nil, errURL
 	}
 	opts = opts.withDefaults()
 	if opts.MaxConns > 0 {

@@ -64,6 +64,9 @@
 // error. A process that stops while it holds locks is cut off after Options.IdleTimeout, one that dies while it waits
 // leaves the queue within Options.CheckInterval. All of these settings are local to the transaction.
 //
+// Through a pooler of transactions, such as PgBouncer, set Options.Pooled: no statement is then prepared by name, and
+// nothing is set but by the opening.
+//
 // # Rules for statements
 //
 // Transactions are READ COMMITTED. A lock is a statement of its own, and what it guards is read in a later one: a

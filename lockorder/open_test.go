@@ -284,6 +284,7 @@ func TestOpenRefuses(t *testing.T) {
 		"a lock timeout below deadlock_timeout": {d.URL(), lockorder.Options{LockTimeout: 2 * time.Second}, "deadlock_timeout is 2s"},
 		"a budget below deadlock_timeout":       {d.URL(), lockorder.Options{Budget: time.Second}, "deadlock_timeout is 2s"},
 		"no URL":                                {"postgres://u:geheim@[::1", lockorder.Options{}, "cannot be read"},
+		"a password that ends too soon":         {"postgres://u:x@geheim@127.0.0.1/d?sslmode=nope", lockorder.Options{}, "cannot be read"},
 		"nobody listens":                        {fmt.Sprintf("postgres://u:geheim@127.0.0.1:%d/x", closedPort(t)), lockorder.Options{}, "cannot be reached"},
 	} {
 		db, err := lockorder.Open(t.Context(), test.url, test.opts)
