@@ -45,9 +45,15 @@ type Options struct {
 	MaxConns int32
 	// LaneShare is the share of the pool's connections that may wait for locks at one time; at least one may. Default 0.5.
 	LaneShare float64
-	// Observe is told of every lock that a transaction got, in the transaction's goroutine; it must be quick and safe for
-	// use by several at once. Nil tells nobody.
+	// Holder answers who runs the transaction of a context, such as a workflow's id. The text is its application_name until
+	// it ends, so that pg_stat_activity names who holds a lock: printable ASCII, cut to the 63 bytes that the server keeps.
+	// Nil, or an empty text, leaves the connection's own.
+	Holder func(ctx context.Context) string
+	// Observe is told of every lock that a transaction got, Refused of every busy one that it did not get, Ended of its end.
+	// They run in the transaction's goroutine, must be quick, and safe for use by several at once. Nil tells nobody.
 	Observe func(Event)
+	Refused func(Refusal)
+	Ended   func(TxEvent)
 	// Pooled says that the URL leads to a pooler of transactions, such as PgBouncer: then no statement is prepared under
 	// a name, which such a pooler loses, and arguments are encoded by their Go types, as pgx.QueryExecModeExec does.
 	Pooled bool
@@ -200,18 +206,18 @@ func (db *DB) Run(ctx context.Context, spec Spec, fn func(ctx context.Context, t
 
 func (db *DB) run(ctx context.Context, spec Spec, fn func(ctx context.Context, tx *Tx) error) error {
 	if ctx.Value(openMark{}) != nil {
-		return fail(ctx, spec, failedStep("opening", fmt.Errorf("%w: it would need a second connection; use the one there is", ErrNested)))
+		return db.unopened(ctx, spec, failedStep("opening", fmt.Errorf("%w: it would need a second connection; use the one there is", ErrNested)))
 	}
 	keys, err := checkSpec(spec)
 	if err != nil {
-		return fail(ctx, spec, failedStep("opening", err))
+		return db.unopened(ctx, spec, failedStep("opening", err))
 	}
 	if db.places != nil {
 		select {
 		case db.places <- struct{}{}:
 			defer func() { <-db.places }()
 		default:
-			return fail(ctx, spec, failedStep("opening", fmt.Errorf("all %d places for such transactions are taken: %w", cap(db.places), ErrBusy)))
+			return db.unopened(ctx, spec, failedStep("opening", fmt.Errorf("all %d places for such transactions are taken: %w", cap(db.places), ErrBusy)))
 		}
 	}
 
@@ -231,15 +237,32 @@ func (db *DB) run(ctx context.Context, spec Spec, fn func(ctx context.Context, t
 	return db.runOnce(ctx, spec, keys, deadline, nil, fn)
 }
 
+// unopened is the error of a transaction that was refused before it needed a connection.
+func (db *DB) unopened(ctx context.Context, spec Spec, err error) error {
+	err = fail(ctx, spec, err)
+	db.ended(ctx, spec, nil, nil, time.Now(), err)
+	return err
+}
+
 // runOnce is one transaction, from the connection to COMMIT. A rule change has one in each turn.
-func (db *DB) runOnce(ctx context.Context, spec Spec, keys []Lock, deadline time.Time, t *turn, fn func(ctx context.Context, tx *Tx) error) error {
+func (db *DB) runOnce(ctx context.Context, spec Spec, keys []Lock, deadline time.Time, t *turn, fn func(ctx context.Context, tx *Tx) error) (err error) {
+	var tx *Tx
+	ended := false
+	if db.opts.Ended != nil {
+		began, ctx := time.Now(), ctx
+		defer func() {
+			if err == nil && !ended {
+				err = errPanicked // which goes on
+			}
+			db.ended(ctx, spec, t, tx, began, err)
+		}()
+	}
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return fail(ctx, spec, failedStep("acquiring a connection", err))
 	}
-	tx := &Tx{db: db, conn: conn, spec: spec, deadline: deadline, overdue: errBudget, turn: t, held: make(map[lockID]bool, len(keys)+4)}
+	tx = &Tx{db: db, conn: conn, spec: spec, deadline: deadline, overdue: errBudget, turn: t, held: make(map[lockID]bool, len(keys)+4)}
 	defer tx.release(ctx)
-	ended := false
 	defer func() {
 		if !ended { // an error, a panic, or runtime.Goexit
 			tx.rollback(ctx)

@@ -59,6 +59,7 @@ var (
 	errExclusiveWaits = fmt.Errorf("another transaction holds it, and under the exclusive rendezvous nothing waits: %w", ErrBusy)
 
 	errAborted       = errors.New("COMMIT answered ROLLBACK: a statement had failed and its error was not returned")
+	errPanicked      = errors.New("the transaction's function panicked")
 	errCommitUnknown = errors.New("the answer to COMMIT was lost: it may have been done")
 	errBudget        = fmt.Errorf("the transaction's budget is used up: %w", ErrBusy)
 )

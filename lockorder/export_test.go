@@ -15,6 +15,7 @@ var (
 	CheckLockless  = checkLockless
 	TurnLength     = turnLength
 	PauseAfter     = pauseAfter
+	WaitComment    = waitComment
 )
 
 // The bounds of turns and pauses.

@@ -55,7 +55,7 @@ func (tx *Tx) openWith(ctx context.Context, keys []Lock, statements []*pgx.Queue
 	ctx, cancel := tx.bound(ctx)
 	defer cancel()
 	got, passed, short := 0, false, false
-	batch := tx.opening(keys, true, &got)
+	batch := tx.opening(ctx, keys, true, &got)
 	if len(keys) > 0 {
 		batch.Queue(tx.db.opts.GuardSQL).Fn = func(results pgx.BatchResults) error {
 			_, err := results.Exec()
@@ -74,7 +74,7 @@ func (tx *Tx) openWith(ctx context.Context, keys []Lock, statements []*pgx.Queue
 	err = tx.conn.SendBatch(ctx, batch).Close()
 	if err == nil || passed {
 		for _, k := range keys[:got] {
-			tx.note(k, 0)
+			tx.note(ctx, k, 0)
 		}
 		if err != nil {
 			err = failedStep("running the handed statements", err)

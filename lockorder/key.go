@@ -166,6 +166,19 @@ func CustomerRow(id string) Lock { return newLock(Customer, []string{id}) }
 // ResourceKeyRow is the row lock of one resource key.
 func ResourceKeyRow(key string) Lock { return newLock(ResourceKey, []string{key}) }
 
+// ChangeObligationRow is the lock of what a change owes a pool.
+func ChangeObligationRow(pool, change uuid.UUID) Lock {
+	return newLock(ChangeObligation, []string{pool.String(), change.String()})
+}
+
+// GrantHeadRow is the lock of a line of grants: the row of its head, the grant that no other extends.
+func GrantHeadRow(id uuid.UUID) Lock { return newUUID(GrantLineageHead, id) }
+
+// UsageRow is the lock of one counter: of a resource key of a pool in the window that begins at start.
+func UsageRow(pool uuid.UUID, resourceKey string, start time.Time) Lock {
+	return New(Usage, pool.String(), resourceKey, start.UTC().Format(time.RFC3339Nano))
+}
+
 // ParkedWorkRow is the row lock of one parked object.
 func ParkedWorkRow(kind, objectID string) Lock { return newLock(ParkedWork, []string{kind, objectID}) }
 

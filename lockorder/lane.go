@@ -11,6 +11,9 @@ func newLane(share float64, conns int32) lane {
 	return make(lane, max(1, int(min(share, 1)*float64(conns))))
 }
 
+// Lane returns how many transactions hold a place to wait for a lock just now, and how many places there are.
+func (db *DB) Lane() (inUse, size int) { return len(db.lane), cap(db.lane) }
+
 // enter takes a place, or answers an error that wraps ErrBusy at once: nobody waits for a place.
 func (l lane) enter() (leave func(), err error) {
 	select {

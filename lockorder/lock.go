@@ -165,7 +165,7 @@ func (tx *Tx) takeKeys(ctx context.Context, keys []Lock) error {
 			return failedStep("locking "+keys[0].String(), err)
 		}
 		for _, k := range keys[:got] {
-			tx.note(k, 0)
+			tx.note(ctx, k, 0)
 		}
 		if keys = keys[got:]; len(keys) == 0 {
 			return nil
@@ -182,17 +182,17 @@ func (tx *Tx) takeKeys(ctx context.Context, keys []Lock) error {
 func (tx *Tx) waitForKey(ctx context.Context, k Lock) error {
 	timeout, leave, err := tx.mayWait()
 	if err != nil {
-		return err
+		return tx.refused(ctx, k, 0, err)
 	}
 	defer leave()
 	shared := ""
 	if k.class == Materialization && tx.spec.Kind == Materializing {
 		shared = "_shared"
 	}
-	// The comment tells who looks at pg_stat_activity what is waited for. Statements of one message are statements of
-	// their own: the time-out is set before the wait begins, and the rendezvous is announced after it has ended.
+	// Statements of one message are statements of their own: the time-out is set before the wait begins, and the
+	// rendezvous is announced after it has ended.
 	var sql strings.Builder
-	fmt.Fprintf(&sql, "%sSELECT set_config('lock_timeout', '%s', true); SELECT pg_advisory_xact_lock%s(%d)", comment(k.String()), millis(timeout), shared, k.key)
+	fmt.Fprintf(&sql, "%sSELECT set_config('lock_timeout', '%s', true); SELECT pg_advisory_xact_lock%s(%d)", waitComment(k, tx.spec.Path), millis(timeout), shared, k.key)
 	if k.class == Materialization {
 		fmt.Fprintf(&sql, "; SELECT set_config('lockorder.rendezvous', '%s', true)", tx.spec.Kind.rendezvous())
 		if tx.spec.Kind == RuleChange {
@@ -201,24 +201,19 @@ func (tx *Tx) waitForKey(ctx context.Context, k Lock) error {
 	}
 	begun := time.Now()
 	if _, err := tx.conn.Exec(ctx, sql.String()); err != nil {
-		return tx.explain(err)
+		return tx.refused(ctx, k, time.Since(begun), tx.explain(err))
 	}
-	tx.note(k, time.Since(begun))
+	tx.note(ctx, k, time.Since(begun))
 	return nil
 }
 
-// comment is a SQL comment that says what a statement waits for. No star is left in it that could end it.
-func comment(text string) string {
-	return "/* lockorder: " + strings.ReplaceAll(text, "*", "?") + " */ "
-}
-
 // note records that a lock is held, and how long it was waited for.
-func (tx *Tx) note(l Lock, waited time.Duration) {
+func (tx *Tx) note(ctx context.Context, l Lock, waited time.Duration) {
 	if tx.turn != nil && l.class == Materialization {
 		tx.granted()
 		waited = time.Since(tx.turn.began)
 	}
-	tx.observe(l, waited)
+	tx.observe(ctx, l, waited)
 	tx.held[l.id()] = true
 	if l.class.Kind == Advisory {
 		tx.advisory++

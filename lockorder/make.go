@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -49,18 +50,19 @@ func (tx *Tx) make(ctx context.Context, row Lock, insert string, args []any) (ma
 	if !tx.exclusive() {
 		var leave func()
 		if timeout, leave, err = tx.mayWait(); err != nil {
-			return false, err
+			return false, tx.refused(ctx, row, 0, err)
 		}
 		defer leave()
 	}
+	begun := time.Now()
 	batch := &pgx.Batch{}
 	batch.Queue("SELECT set_config('lock_timeout', $1, true)", millis(timeout))
-	batch.Queue(comment(row.class.Name+" in "+tx.spec.Path)+insert, args...).Exec(func(tag pgconn.CommandTag) error {
+	batch.Queue(waitComment(row, tx.spec.Path)+insert, args...).Exec(func(tag pgconn.CommandTag) error {
 		made = tag.RowsAffected() > 0
 		return nil
 	})
 	if err := tx.conn.SendBatch(ctx, batch).Close(); err != nil {
-		return false, tx.explain(err)
+		return false, tx.refused(ctx, row, time.Since(begun), tx.explain(err))
 	}
 	return made, nil
 }

@@ -86,11 +86,11 @@ func (tx *Tx) open(ctx context.Context, keys []Lock) error {
 // tries stopped at.
 func (tx *Tx) openPlainly(ctx context.Context, keys []Lock) error {
 	got := 0
-	if err := tx.conn.SendBatch(ctx, tx.opening(keys, false, &got)).Close(); err != nil {
+	if err := tx.conn.SendBatch(ctx, tx.opening(ctx, keys, false, &got)).Close(); err != nil {
 		return failedStep("opening", err)
 	}
 	for _, k := range keys[:got] {
-		tx.note(k, 0)
+		tx.note(ctx, k, 0)
 	}
 	if keys = keys[got:]; len(keys) == 0 {
 		return nil
@@ -102,20 +102,27 @@ func (tx *Tx) openPlainly(ctx context.Context, keys []Lock) error {
 }
 
 // opening is the flight that begins: how many of the keys it got will be in got. guarded says that a guard follows.
-func (tx *Tx) opening(keys []Lock, guarded bool, got *int) *pgx.Batch {
+func (tx *Tx) opening(ctx context.Context, keys []Lock, guarded bool, got *int) *pgx.Batch {
 	kind, o := tx.spec.Kind, tx.db.opts
 	lockTimeout := min(o.LockTimeout, time.Until(tx.deadline))
 	if kind == RuleChange {
 		lockTimeout = min(lockTimeout, briefWait)
 	}
-	args := make([]any, 4, 4+len(keys))
+	args := make([]any, 4, 5+len(keys))
 	args[0], args[1], args[2], args[3] = millis(lockTimeout), millis(tx.idleTimeout()), millis(o.CheckInterval), kind.rendezvous()
 	for _, k := range keys {
 		args = append(args, k.key)
 	}
+	holder := ""
+	if o.Holder != nil {
+		holder = holderName(o.Holder(ctx))
+	}
+	if holder != "" {
+		args = append(args, holder)
+	}
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-	batch.Queue(openSQL(kind, len(keys), guarded), args...).QueryRow(func(row pgx.Row) error { return row.Scan(got, nil, nil, nil, nil, nil) })
+	batch.Queue(openSQL(kind, len(keys), guarded, holder != ""), args...).QueryRow(func(row pgx.Row) error { return row.Scan(got, nil, nil, nil, nil, nil, nil) })
 	return batch
 }
 
@@ -128,18 +135,35 @@ func (tx *Tx) idleTimeout() time.Duration {
 	return tx.db.opts.IdleTimeout
 }
 
-// openTexts keeps what openSQL has built, by kind and number of keys, guarded or not.
-var openTexts [RuleChange + 1][MaxKeys + 1][2]atomic.Pointer[string]
+// maxHolder is the most bytes of an application_name that the server keeps.
+const maxHolder = 63
+
+// holderName makes a text fit for application_name: at most 63 bytes, each of them a printable ASCII sign, as the server
+// would have it.
+func holderName(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+	return text[:min(len(text), maxHolder)]
+}
+
+// openTexts keeps what openSQL has built, by kind and number of keys, guarded or not, with a holder's name or without.
+var openTexts [RuleChange + 1][MaxKeys + 1][2][2]atomic.Pointer[string]
 
 // openSQL is the statement that makes the settings and tries the keys, of which the first is the rendezvous where the
 // kind has one. It answers how many keys it got. The tries are nested, so that a busy key ends them: going on would
 // take a later key past an earlier one, and two such transactions would wait for each other. Tries do not wait, so the
 // settings come in time for whatever does.
-func openSQL(kind Kind, keys int, guarded bool) string {
-	known, short := &openTexts[kind][keys][0], "NULL"
+func openSQL(kind Kind, keys int, guarded, named bool) string {
+	known, short, name := &openTexts[kind][keys][number(guarded)][number(named)], "NULL", "NULL"
 	if guarded {
-		known = &openTexts[kind][keys][1]
 		short = fmt.Sprintf("set_config('lockorder.short', (got < %d)::text, true)", keys)
+	}
+	if named {
+		name = fmt.Sprintf("set_config('application_name', $%d, true)", keys+5)
 	}
 	if text := known.Load(); text != nil {
 		return *text
@@ -148,12 +172,19 @@ func openSQL(kind Kind, keys int, guarded bool) string {
 	b.WriteString("SELECT got, set_config('lock_timeout', $1, true)," +
 		" set_config('idle_in_transaction_session_timeout', $2, true)," +
 		" set_config('client_connection_check_interval', $3, true)," +
-		" set_config('lockorder.rendezvous', CASE WHEN got > 0 THEN $4 ELSE '' END, true), " + short + " FROM (SELECT ")
+		" set_config('lockorder.rendezvous', CASE WHEN got > 0 THEN $4 ELSE '' END, true), " + short + ", " + name + " FROM (SELECT ")
 	writeTries(&b, kind == Materializing, keys, 5)
 	b.WriteString(" AS got OFFSET 0) tries") // OFFSET 0: the tries run once, before what reads got
 	text := b.String()
 	known.Store(&text)
 	return text
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // keysTexts keeps what tryKeysSQL has built, by number of keys.

@@ -60,9 +60,7 @@ func TestLaterKeysWait(t *testing.T) {
 	})
 	until(t, "the transaction waits", func() bool { return lockWaiters(t, look, keys[1]) == 1 })
 	waiting := query[string](t, look, `SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`)
-	if want := "/* lockorder: " + keys[1].String() + " */"; len(waiting) < len(want) || waiting[:len(want)] != want {
-		t.Errorf("the waiting statement does not name what it waits for: %s", waiting)
-	}
+	wantWaitFor(t, waiting, keys[1])
 	exec(t, holder, "COMMIT")
 	if err := receive(t, done, "the key"); err != nil {
 		t.Error(err)
@@ -82,6 +80,7 @@ func TestCommentCannotEnd(t *testing.T) {
 		exec(t, conn, "SELECT pg_advisory_xact_lock($1)", key.Key())
 		done := start(func() error { return db.Run(t.Context(), plain(key), nothing) })
 		until(t, "the key is waited for", func() bool { return lockWaiters(t, conn, key) == 1 })
+		wantWaitFor(t, query[string](t, conn, `SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`), key)
 		exec(t, conn, "COMMIT")
 		if err := receive(t, done, "the key"); err != nil {
 			t.Errorf("%q: %v", id, err)

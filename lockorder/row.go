@@ -31,7 +31,7 @@ func (tx *Tx) takeRows(ctx context.Context, rows []Lock) (missing []Lock, err er
 		for i, state := range states {
 			switch state {
 			case rowLocked:
-				tx.note(rows[i], 0)
+				tx.note(ctx, rows[i], 0)
 			case rowMissing:
 				missing = append(missing, rows[i])
 			case rowBusy:
@@ -87,7 +87,7 @@ func tryRowsSQL(class *Class) string {
 func (tx *Tx) waitForRow(ctx context.Context, row Lock) (exists bool, err error) {
 	timeout, leave, err := tx.mayWait()
 	if err != nil {
-		return false, err
+		return false, tx.refused(ctx, row, 0, err)
 	}
 	defer leave()
 	same, args := make([]string, len(row.parts)), make([]any, 1, len(row.parts)+1)
@@ -97,16 +97,16 @@ func (tx *Tx) waitForRow(ctx context.Context, row Lock) (exists bool, err error)
 		args = append(args, row.parts[i])
 	}
 	sql := fmt.Sprintf("%sSELECT set_config('lock_timeout', '%s', true); SELECT FROM %s WHERE %s %s",
-		comment(row.String()), millis(timeout), row.class.Table, strings.Join(same, " AND "), row.class.Mode)
+		waitComment(row, tx.spec.Path), millis(timeout), row.class.Table, strings.Join(same, " AND "), row.class.Mode)
 	begun := time.Now()
 	tag, err := tx.conn.Exec(ctx, sql, args...)
 	if err != nil {
-		return false, tx.explain(err)
+		return false, tx.refused(ctx, row, time.Since(begun), tx.explain(err))
 	}
 	if tag.RowsAffected() == 0 {
 		return false, nil
 	}
-	tx.note(row, time.Since(begun))
+	tx.note(ctx, row, time.Since(begun))
 	return true, nil
 }
 
@@ -127,7 +127,7 @@ func (tx *Tx) claimRows(ctx context.Context, rows []Lock) (others []Lock, err er
 	}
 	for i, r := range rows {
 		if got[i] {
-			tx.note(r, 0)
+			tx.note(ctx, r, 0)
 		} else {
 			others = append(others, r)
 		}

@@ -53,9 +53,7 @@ func TestRowWaitedForIsChangedOrGone(t *testing.T) {
 		})
 		until(t, "the row is waited for", func() bool { return anyWaits(t, look) })
 		comment := query[string](t, look, "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-		if want := "/* lockorder: " + busy.String() + " */"; len(comment) < len(want) || comment[:len(want)] != want {
-			t.Errorf("the waiting statement does not name its row: %s", comment)
-		}
+		wantWaitFor(t, comment, busy)
 		exec(t, holder, "COMMIT")
 		if err := receive(t, done, "the rows"); err != nil {
 			t.Fatal(err)

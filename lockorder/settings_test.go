@@ -17,16 +17,16 @@ import (
 )
 
 const settingsSQL = `SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'),
-	current_setting('client_connection_check_interval'), coalesce(current_setting('lockorder.rendezvous', true), ''), pg_backend_pid()`
+	current_setting('client_connection_check_interval'), coalesce(current_setting('lockorder.rendezvous', true), ''), current_setting('application_name'), pg_backend_pid()`
 
 // settings are what a connection shows of the bounds, and its backend.
 type settings struct {
-	lock, idle, check, rendezvous string
-	pid                           uint32
+	lock, idle, check, rendezvous, holder string
+	pid                                   uint32
 }
 
 func readSettings(ctx context.Context, q lockorder.Querier) (s settings, err error) {
-	err = q.QueryRow(ctx, settingsSQL).Scan(&s.lock, &s.idle, &s.check, &s.rendezvous, &s.pid)
+	err = q.QueryRow(ctx, settingsSQL).Scan(&s.lock, &s.idle, &s.check, &s.rendezvous, &s.holder, &s.pid)
 	return s, err
 }
 
@@ -39,6 +39,7 @@ func TestSettings(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	db, err := lockorder.Open(t.Context(), url, lockorder.Options{
 		MaxConns: 1, IdleTimeout: 7 * time.Second, CheckInterval: 1500 * time.Millisecond, Pooled: throughPooler(),
+		Holder: func(context.Context) string { return "a holder" },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +50,7 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (settings{"0", "0", "0", "", fresh.pid}); fresh != want {
+	if want := (settings{"0", "0", "0", "", fresh.holder, fresh.pid}); fresh != want {
 		t.Fatalf("a fresh connection shows %v", fresh)
 	}
 
@@ -99,7 +100,7 @@ func TestSettings(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					want := settings{"5s", "7s", "1500ms", rendezvous, fresh.pid}
+					want := settings{"5s", "7s", "1500ms", rendezvous, "a holder", fresh.pid}
 					if kind == lockorder.RuleChange {
 						want.lock, want.idle = "100ms", "1800ms" // nothing waits, and the hold is budgeted
 					}

@@ -25,6 +25,14 @@ type turn struct {
 	over   bool          // something was busy; another turn may find it free
 }
 
+// no is the turn's number, 0 where there are no turns.
+func (t *turn) no() int {
+	if t == nil {
+		return 0
+	}
+	return t.number
+}
+
 // turnLength is the length of a turn, up to a fifth less than the full one: two rule changes do not keep step.
 func turnLength(number int) time.Duration {
 	full := longestTurn

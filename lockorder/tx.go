@@ -28,10 +28,11 @@ type Tx struct {
 	unread   func() // closes the result that was handed out last; the connection can do nothing else before
 
 	held     map[lockID]bool
-	top      Lock      // the highest lock held; its class is nil while there is none
-	advisory int       // advisory keys held
-	now      time.Time // zero until asked for
-	locks    []Lock    // what is held, kept for Options.Observe only
+	top      Lock        // the highest lock held; its class is nil while there is none
+	advisory int         // advisory keys held
+	now      time.Time   // zero until asked for
+	locks    []Lock      // what is held, kept for Options.Observe only
+	holds    []holdStart // by class, kept for Options.Ended only
 }
 
 // Kind returns the kind that the transaction was opened with.
