@@ -45,10 +45,10 @@ type Options struct {
 	MaxConns int32
 	// LaneShare is the share of the pool's connections that may wait for locks at one time; at least one may. Default 0.5.
 	LaneShare float64
-	// Holder answers who runs the transaction of a context, such as a workflow's id. The text is its application_name until
+	// Holder answers who runs a transaction, such as the id of a workflow, with its path. The text is its application_name until
 	// it ends, so that pg_stat_activity names who holds a lock: printable ASCII, cut to the 63 bytes that the server keeps.
 	// Nil, or an empty text, leaves the connection's own.
-	Holder func(ctx context.Context) string
+	Holder func(ctx context.Context, path string) string
 	// Observe is told of every lock that a transaction got, Refused of every busy one that it did not get, Ended of its end.
 	// They run in the transaction's goroutine, must be quick, and safe for use by several at once. Nil tells nobody.
 	Observe func(Event)

@@ -253,7 +253,7 @@ func TestHolder(t *testing.T) {
 	d := pgtest.New(t)
 	type name struct{}
 	db := open(t, d, oneConn, func(o *lockorder.Options) {
-		o.Holder = func(ctx context.Context) string { text, _ := ctx.Value(name{}).(string); return text }
+		o.Holder = func(ctx context.Context, _ string) string { text, _ := ctx.Value(name{}).(string); return text }
 	})
 	look := d.Conn(t)
 	shown := func(pid uint32) string {

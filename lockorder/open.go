@@ -115,7 +115,7 @@ func (tx *Tx) opening(ctx context.Context, keys []Lock, guarded bool, got *int) 
 	}
 	holder := ""
 	if o.Holder != nil {
-		holder = holderName(o.Holder(ctx))
+		holder = holderName(o.Holder(ctx, tx.spec.Path))
 	}
 	if holder != "" {
 		args = append(args, holder)

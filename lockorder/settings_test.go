@@ -39,7 +39,7 @@ func TestSettings(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	db, err := lockorder.Open(t.Context(), url, lockorder.Options{
 		MaxConns: 1, IdleTimeout: 7 * time.Second, CheckInterval: 1500 * time.Millisecond, Pooled: throughPooler(),
-		Holder: func(context.Context) string { return "a holder" },
+		Holder: func(context.Context, string) string { return "a holder" },
 	})
 	if err != nil {
 		t.Fatal(err)
