@@ -14,6 +14,7 @@ var served = []struct {
 }{
 	{contract.SubscriptionReconcile, SubscriptionReconcile},
 	{contract.ParkedRetry, ParkedRetry},
+	{contract.OperatorAct, OperatorAct},
 }
 
 // Register makes a worker or a replayer serve every workflow. Workers of contract.QueueDB call it.

@@ -109,3 +109,31 @@ func startOptions(subscriptionID string) client.StartWorkflowOptions {
 		TypedSearchAttributes:    temporal.NewSearchAttributes(keyObject.ValueSet(subscriptionID)),
 	}
 }
+
+// StartAct starts the workflow of one act, whose id is a UUID, and returns the handle to wait for its result. An id that was used
+// before is refused: an act is done once.
+func (s Starter) StartAct(ctx context.Context, act string, in contract.OperatorActInput) (client.WorkflowRun, error) {
+	attributes := []temporal.SearchAttributeUpdate{}
+	if in.Organization != "" {
+		attributes = append(attributes, keyOrganization.ValueSet(in.Organization))
+	}
+	if in.Object != "" {
+		attributes = append(attributes, keyObject.ValueSet(in.Object))
+	}
+	ctx, cancel := context.WithTimeout(ctx, signalTimeout)
+	defer cancel()
+	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                                       contract.OperatorActWorkflowID(act),
+		TaskQueue:                                contract.QueueDB,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		WorkflowTaskTimeout:                      10 * time.Second,
+		StaticSummary:                            in.Summary,
+		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
+	}, contract.OperatorAct, in)
+	if err != nil {
+		return nil, fmt.Errorf("starting act %s: %w", act, err)
+	}
+	return run, nil
+}

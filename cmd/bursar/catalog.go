@@ -137,7 +137,7 @@ func (a *app) readFile(path string) (name string, data []byte, err error) {
 // ask asks for a yes. Where nobody can be asked it fails.
 func (a *app) ask(path, question string) (bool, error) {
 	if path == "-" || !a.interactive() {
-		return false, errors.New("nobody can be asked here, since the standard input is no terminal; nothing was changed: give --yes to apply this")
+		return false, errors.New("nobody can be asked here, since the standard input is no terminal; nothing was changed: give --yes to do it without being asked")
 	}
 	fmt.Fprintf(a.out, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')

@@ -18,7 +18,7 @@ import (
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(m, stopTemporal) }
 
 const catalogFile = `
 resource_keys:

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
 	"golang.org/x/term"
 
 	"github.com/bursarhq/bursar/db"
@@ -33,6 +34,7 @@ type app struct {
 	interactive func() bool
 
 	database *lockorder.DB
+	temporal client.Client
 }
 
 func newApp(in io.Reader, out, err io.Writer) *app {
@@ -171,7 +173,9 @@ func (a *app) openDB(ctx context.Context) (*lockorder.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened, err := lockorder.Open(ctx, url, lockorder.Options{NowSQL: "SELECT core.clock()", MaxConns: 4, Pooled: pooled})
+	options := db.LockOptions()
+	options.MaxConns, options.Pooled = 4, pooled
+	opened, err := lockorder.Open(ctx, url, options)
 	if err != nil {
 		return nil, fmt.Errorf("%w; look at DATABASE_URL", err)
 	}
@@ -187,6 +191,10 @@ func (a *app) close() {
 	if a.database != nil {
 		a.database.Close()
 		a.database = nil
+	}
+	if a.temporal != nil {
+		a.temporal.Close()
+		a.temporal = nil
 	}
 }
 
