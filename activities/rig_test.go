@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursarhq/bursar/activities"
 	"github.com/bursarhq/bursar/billing"
+	"github.com/bursarhq/bursar/db"
 	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/internal/stripeapi"
@@ -68,7 +69,8 @@ func newRig(t *testing.T, options ...pgtest.Option) *rig {
 func newRigWith(t *testing.T, bounds lockorder.Options, options ...pgtest.Option) *rig {
 	t.Helper()
 	r := &rig{t: t, database: pgtest.New(t, options...), stripe: standin.New(standin.Options{})}
-	bounds.NowSQL, bounds.MaxConns, bounds.Observe = "SELECT core.clock()", 16, locktest.Observe
+	own := db.LockOptions()
+	bounds.NowSQL, bounds.GuardSQL, bounds.GuardState, bounds.MaxConns, bounds.Observe = own.NowSQL, own.GuardSQL, own.GuardState, 16, locktest.Observe
 	var err error
 	r.db, err = lockorder.Open(t.Context(), r.database.URL(), bounds)
 	require.NoError(t, err)

@@ -38,9 +38,11 @@ type Options struct {
 	// NowSQL is the query that Tx.Now runs; it answers one timestamptz read from the clock at that moment. Default
 	// SELECT clock_timestamp().
 	NowSQL string
-	// GuardSQL stands between the opening and the statements handed to it (Spec.Handed). It must raise an error when the
-	// setting lockorder.short is 'true': a declared lock is busy then. The default does, on any database.
-	GuardSQL string
+	// GuardSQL stands between the opening and the statements handed to it (Spec.Handed). It must raise an error of the
+	// SQLSTATE GuardState when the setting lockorder.short is 'true': a declared lock is busy then. Both are set, or neither:
+	// the default needs nothing of the schema, and raises an undefined_object that is known by its place.
+	GuardSQL   string
+	GuardState string
 	// MaxConns bounds the pool. Default: pgxpool's.
 	MaxConns int32
 	// LaneShare is the share of the pool's connections that may wait for locks at one time; at least one may. Default 0.5.
@@ -72,7 +74,7 @@ func (o Options) withDefaults() Options {
 		o.LaneShare = 0.5
 	}
 	if o.GuardSQL == "" {
-		o.GuardSQL = defaultGuard
+		o.GuardSQL, o.GuardState = defaultGuard, defaultGuardState
 	}
 	if o.NowSQL == "" {
 		o.NowSQL = "SELECT clock_timestamp()"
@@ -101,6 +103,9 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errURL
+	}
+	if err := checkGuard(opts); err != nil {
+		return nil, err
 	}
 	opts = opts.withDefaults()
 	if opts.MaxConns > 0 {

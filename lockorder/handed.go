@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Handed collects the statements that a transaction hands to its opening: see Spec.Handed.
@@ -45,6 +47,25 @@ func (tx *Tx) handed() ([]*pgx.QueuedQuery, error) {
 // several times as long.
 const defaultGuard = `SELECT CASE WHEN current_setting('lockorder.short') = 'true' THEN current_setting('lockorder.busy') END`
 
+// defaultGuardState is what the default guard raises: undefined_object.
+const defaultGuardState = "42704"
+
+// checkGuard refuses a guard whose error could not be told from another.
+func checkGuard(o Options) error {
+	switch state := o.GuardState; {
+	case (o.GuardSQL == "") != (state == ""):
+		return errors.New("Options.GuardSQL and Options.GuardState go together: set the SQLSTATE that the guard raises, or leave both to their defaults")
+	case state == "":
+	case len(state) != 5 || strings.Trim(state, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" || judgeState(&pgconn.PgError{Code: state}) != VerdictOther:
+		return fmt.Errorf("Options.GuardState %q cannot be told from other failures: choose a SQLSTATE of your own, of five digits and capital letters", state)
+	}
+	return nil
+}
+
+// isGuards tells whether an error, which came in the guard's place, is the one that it raises where a lock was busy. Any
+// other, such as a function that is missing, is a fault to be reported.
+func (o *Options) isGuards(err error) bool { return SQLState(err) == o.GuardState }
+
 // openWith sends the handed statements with the opening, behind the guard. Where a lock was busy none of them ran: the
 // answer is then that the opening is to be done again, without them.
 func (tx *Tx) openWith(ctx context.Context, keys []Lock, statements []*pgx.QueuedQuery) (again bool, err error) {
@@ -61,8 +82,8 @@ func (tx *Tx) openWith(ctx context.Context, keys []Lock, statements []*pgx.Queue
 			_, err := results.Exec()
 			switch {
 			case err == nil && got < len(keys):
-				err = fmt.Errorf("%w: Options.GuardSQL raised nothing though a lock was busy", ErrForbidden)
-			case got < len(keys) && judge(err) == VerdictOther: // raised: neither cancelled nor cut off
+				err = fmt.Errorf("%w: Options.GuardSQL raised nothing, though a lock was busy", ErrForbidden)
+			case got < len(keys) && tx.db.opts.isGuards(err):
 				short = true
 				batch.QueuedQueries = nil // or pgx would forget the statements of a failed batch, and prepare them anew
 			}

@@ -177,7 +177,7 @@ func (toCommit) RewriteQuery(context.Context, *pgx.Conn, string, []any) (string,
 	return "COMMIT", nil, nil
 }
 
-// TestGuards tries guards: a function, and one that does not raise.
+// TestGuards tries guards: a function, and those whose error is none, or not the one that was named.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	d := pgtest.New(t)
@@ -185,8 +185,14 @@ func TestGuards(t *testing.T) {
 	exec(t, look, scratch)
 	exec(t, look, guardFunction)
 	key := subscriptions(1)[0]
-	for guard, want := range map[string]lockorder.Verdict{"SELECT guard()": "", "SELECT 1": lockorder.VerdictMisuse} {
-		db := open(t, d, func(o *lockorder.Options) { o.GuardSQL = guard })
+	for guard, want := range map[string]lockorder.Verdict{
+		"SELECT guard()":           "",
+		"SELECT 1":                 lockorder.VerdictMisuse,
+		"SELECT missing()":         lockorder.VerdictOther,
+		"SELECT 1/0":               lockorder.VerdictOther,
+		"SELECT pg_sleep(guard())": lockorder.VerdictOther,
+	} {
+		db := open(t, d, func(o *lockorder.Options) { o.GuardSQL, o.GuardState = guard, "LO001" })
 		exec(t, look, "UPDATE scratch SET v = 0")
 		exec(t, holder, "BEGIN")
 		exec(t, holder, "SELECT pg_advisory_xact_lock($1)", key.Key())
@@ -199,6 +205,16 @@ func TestGuards(t *testing.T) {
 		}
 		if n := query[int](t, look, "SELECT v FROM scratch WHERE n = 1"); (n == 1) != (want == "") {
 			t.Errorf("%s: the handed statements were committed %d times", guard, n)
+		}
+	}
+	for _, o := range []lockorder.Options{
+		{GuardSQL: "SELECT guard()"}, {GuardState: "LO001"},
+		{GuardSQL: "SELECT guard()", GuardState: "57014"}, {GuardSQL: "SELECT guard()", GuardState: "55P03"}, {GuardSQL: "SELECT guard()", GuardState: "08LO1"},
+		{GuardSQL: "SELECT guard()", GuardState: "lo001"}, {GuardSQL: "SELECT guard()", GuardState: "LO01"}, {GuardSQL: "SELECT guard()", GuardState: "LO 01"},
+	} {
+		if db, err := lockorder.Open(t.Context(), d.URL(), o); err == nil {
+			db.Close()
+			t.Errorf("the guard %q with the state %q was let in", o.GuardSQL, o.GuardState)
 		}
 	}
 }

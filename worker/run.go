@@ -164,12 +164,9 @@ func stop(workers []worker.Worker, logger *slog.Logger) {
 }
 
 func openDB(ctx context.Context, config Config) (*lockorder.DB, error) {
-	pool, err := lockorder.Open(ctx, config.DatabaseURL.Reveal(), lockorder.Options{
-		NowSQL:    "SELECT core.clock()",
-		MaxConns:  config.DBMaxConns,
-		Pooled:    config.pooled(),
-		Configure: telemetry.ConfigurePool,
-	})
+	options := db.LockOptions()
+	options.MaxConns, options.Pooled, options.Configure = config.DBMaxConns, config.pooled(), telemetry.ConfigurePool
+	pool, err := lockorder.Open(ctx, config.DatabaseURL.Reveal(), options)
 	if err != nil {
 		return nil, fmt.Errorf("%w; check DATABASE_URL, and that the server runs", err)
 	}

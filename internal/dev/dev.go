@@ -171,9 +171,9 @@ func (s *stack) migrate(ctx context.Context, _ func(string)) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.db, err = lockorder.Open(ctx, s.postgres.URL("bursar"), lockorder.Options{
-		NowSQL: "SELECT core.clock()", MaxConns: maxConns, Configure: telemetry.ConfigurePool,
-	})
+	options := db.LockOptions()
+	options.MaxConns, options.Configure = maxConns, telemetry.ConfigurePool
+	s.db, err = lockorder.Open(ctx, s.postgres.URL("bursar"), options)
 	return count(len(applied), "migration"), err
 }
 

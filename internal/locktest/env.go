@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/bursarhq/bursar/db"
 	"github.com/bursarhq/bursar/lockorder"
 )
 
@@ -77,8 +78,12 @@ func (e *Env) Get(name string) string {
 
 // newEnv opens the database for an act. Flights are shown to the tap, if there is one.
 func newEnv(ctx context.Context, name, url string, values map[string]string, o lockorder.Options, seen tap) (*Env, error) {
+	own := db.LockOptions()
 	if o.NowSQL == "" {
-		o.NowSQL = "SELECT core.clock()"
+		o.NowSQL = own.NowSQL
+	}
+	if o.GuardSQL == "" {
+		o.GuardSQL, o.GuardState = own.GuardSQL, own.GuardState
 	}
 	if o.MaxConns == 0 {
 		o.MaxConns = 4
@@ -96,9 +101,9 @@ func newEnv(ctx context.Context, name, url string, values map[string]string, o l
 			c.ConnConfig.DialFunc = tapDial(c.ConnConfig.DialFunc, seen)
 		}
 	}
-	db, err := lockorder.Open(ctx, url, o)
+	opened, err := lockorder.Open(ctx, url, o)
 	if err != nil {
 		return nil, err
 	}
-	return &Env{name: name, url: url, values: maps.Clone(values), db: db, tap: seen}, nil
+	return &Env{name: name, url: url, values: maps.Clone(values), db: opened, tap: seen}, nil
 }
