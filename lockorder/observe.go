@@ -48,8 +48,9 @@ type TxEvent struct {
 	// Path and Kind are the transaction's.
 	Path string
 	Kind Kind
-	// Verdict is "" when it was committed.
+	// Verdict is "" when it was committed, and Err, which says more and may name identities, nil.
 	Verdict Verdict
+	Err     error
 	// Took is the time of the whole, the wait for a connection included.
 	Took time.Duration
 	// Holds are the classes of which it held a lock, in the order in which it came to them.
@@ -107,7 +108,7 @@ func (db *DB) ended(ctx context.Context, spec Spec, t *turn, tx *Tx, began time.
 		return
 	}
 	now := time.Now()
-	event := TxEvent{Context: ctx, Path: spec.Path, Kind: spec.Kind, Verdict: VerdictOf(err), Took: now.Sub(began), Turn: t.no()}
+	event := TxEvent{Context: ctx, Path: spec.Path, Kind: spec.Kind, Verdict: VerdictOf(err), Err: err, Took: now.Sub(began), Turn: t.no()}
 	if tx != nil {
 		for _, h := range tx.holds {
 			event.Holds = append(event.Holds, Hold{h.class, now.Sub(h.at)})

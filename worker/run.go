@@ -15,6 +15,7 @@ import (
 	"github.com/bursarhq/bursar/db"
 	"github.com/bursarhq/bursar/internal/stripeapi"
 	"github.com/bursarhq/bursar/internal/telemetry"
+	"github.com/bursarhq/bursar/internal/telemetry/lockmetrics"
 	"github.com/bursarhq/bursar/lockorder"
 	"github.com/bursarhq/bursar/workflows/contract"
 )
@@ -38,7 +39,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Ready is called once, when the workers poll and the schedules stand.
 	Ready func()
-	// TelemetryIsSet says that the process has set its traces up.
+	// TelemetryIsSet says that the process has set its traces and metrics up.
 	TelemetryIsSet bool
 }
 
@@ -62,7 +63,7 @@ func Run(ctx context.Context, config Config, options Options) (err error) {
 		}
 		defer func() {
 			if err := shutdown(ctx); err != nil {
-				logger.Warn("the last traces were not sent", "error", err)
+				logger.Warn("the last of the traces and metrics were not sent", "error", err)
 			}
 		}()
 	}
@@ -166,7 +167,7 @@ func stop(workers []worker.Worker, logger *slog.Logger) {
 func openDB(ctx context.Context, config Config) (*lockorder.DB, error) {
 	options := db.LockOptions()
 	options.MaxConns, options.Pooled, options.Configure = config.DBMaxConns, config.pooled(), telemetry.ConfigurePool
-	pool, err := lockorder.Open(ctx, config.DatabaseURL.Reveal(), options)
+	pool, err := lockmetrics.Open(ctx, config.DatabaseURL.Reveal(), options)
 	if err != nil {
 		return nil, fmt.Errorf("%w; check DATABASE_URL, and that the server runs", err)
 	}

@@ -49,7 +49,7 @@ func (t TemporalConfig) Problems() []string {
 // dialTimeout bounds the first contact with Temporal.
 const dialTimeout = 15 * time.Second
 
-// Dial connects to Temporal with tracing. Workers of the client trace too. The error says what to check.
+// Dial connects to Temporal with tracing and metrics. Workers of the client have them too. The error says what to check.
 func (t TemporalConfig) Dial(ctx context.Context, logger *slog.Logger) (client.Client, error) {
 	options, err := t.options(logger)
 	if err != nil {
@@ -80,10 +80,11 @@ func (t TemporalConfig) options(logger *slog.Logger) (client.Options, error) {
 		return client.Options{}, err
 	}
 	options := client.Options{
-		HostPort:     t.Address,
-		Namespace:    t.Namespace,
-		Logger:       log.NewStructuredLogger(logger),
-		Interceptors: []interceptor.ClientInterceptor{tracing},
+		HostPort:       t.Address,
+		Namespace:      t.Namespace,
+		Logger:         log.NewStructuredLogger(logger),
+		Interceptors:   []interceptor.ClientInterceptor{tracing},
+		MetricsHandler: telemetry.TemporalMetrics(),
 	}
 	if t.APIKey != "" {
 		options.Credentials = client.NewAPIKeyStaticCredentials(t.APIKey.Reveal())

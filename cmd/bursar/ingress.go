@@ -35,7 +35,7 @@ Environment:
   TEMPORAL_TLS                  true for TLS without a key (false)
   BURSAR_SHUTDOWN_TIMEOUT       how long requests in flight may take to finish (20s)
   BURSAR_LOG_LEVEL              debug, info, warn or error (info)
-  OTEL_EXPORTER_OTLP_ENDPOINT   where traces are sent, over HTTP (nowhere)`,
+  OTEL_EXPORTER_OTLP_ENDPOINT   where traces and metrics are sent, over HTTP (nowhere)`,
 		Example: `  STRIPE_WEBHOOK_SECRETS=whsec_… bursar ingress`,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -109,7 +109,7 @@ func runIngress(ctx context.Context, config ingressConfig, logger *slog.Logger) 
 	}
 	defer func() {
 		if err := shutdown(ctx); err != nil {
-			logger.Warn("the last traces were not sent", "error", err)
+			logger.Warn("the last of the traces and metrics were not sent", "error", err)
 		}
 	}()
 	// It may start before Temporal does: until Temporal answers, it is not ready and webhooks get 503.

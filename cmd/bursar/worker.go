@@ -28,7 +28,7 @@ Environment:
   BURSAR_PARKED_RETRY_INTERVAL  how often parked work is looked through (30s)
   BURSAR_SHUTDOWN_TIMEOUT       how long running activities may take to finish (20s)
   BURSAR_LOG_LEVEL              debug, info, warn or error (info)
-  OTEL_EXPORTER_OTLP_ENDPOINT   where traces are sent, over HTTP (nowhere)`,
+  OTEL_EXPORTER_OTLP_ENDPOINT   where traces and metrics are sent, over HTTP (nowhere)`,
 		Example: `  DATABASE_URL=postgres://… STRIPE_API_KEY=sk_test_… bursar worker`,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -22,6 +22,7 @@ import (
 	"github.com/bursarhq/bursar/internal/stripeapi"
 	"github.com/bursarhq/bursar/internal/stripeapi/standin"
 	"github.com/bursarhq/bursar/internal/telemetry"
+	"github.com/bursarhq/bursar/internal/telemetry/lockmetrics"
 	"github.com/bursarhq/bursar/lockorder"
 	"github.com/bursarhq/bursar/worker"
 	"github.com/bursarhq/bursar/workflows"
@@ -173,7 +174,7 @@ func (s *stack) migrate(ctx context.Context, _ func(string)) (string, error) {
 	}
 	options := db.LockOptions()
 	options.MaxConns, options.Configure = maxConns, telemetry.ConfigurePool
-	s.db, err = lockorder.Open(ctx, s.postgres.URL("bursar"), options)
+	s.db, err = lockmetrics.Open(ctx, s.postgres.URL("bursar"), options)
 	return count(len(applied), "migration"), err
 }
 

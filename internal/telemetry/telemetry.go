@@ -8,89 +8,98 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/exaring/otelpgx"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	temporalotel "go.temporal.io/sdk/contrib/opentelemetry"
-	"go.temporal.io/sdk/interceptor"
 )
 
 // flushTimeout bounds the last export: a collector that is gone must not hold up the end of a process.
 const flushTimeout = 5 * time.Second
 
-// Enabled tells whether the environment asks for traces.
-func Enabled() bool {
-	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
+// asksFor tells whether the environment asks for a signal, TRACES or METRICS.
+func asksFor(signal string) bool {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_"+signal+"_EXPORTER") == "none" {
 		return false
 	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-// Setup makes the process export its traces, when the environment asks for it, under a service name such as
+// Setup makes the process export its traces and metrics, where the environment asks for them, under a service name such as
 // "bursar-worker". The function it returns sends what is left and stops; it takes a few seconds at most, may be called
 // twice, and is never nil.
 func Setup(ctx context.Context, service string) (shutdown func(context.Context) error, err error) {
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	none := func(context.Context) error { return nil }
-	if !Enabled() {
+	if !TracesEnabled() && !MetricsEnabled() {
 		return none, nil
 	}
-	// The service's name and version come first: what the environment says goes before them.
+	res, err := describe(ctx, service)
+	if err != nil {
+		return none, err
+	}
+	var stops []func(context.Context) error
+	if TracesEnabled() {
+		provider, err := newTracerProvider(ctx, res)
+		if err != nil {
+			return none, err
+		}
+		otel.SetTracerProvider(provider)
+		stops = append(stops, provider.Shutdown)
+	}
+	if MetricsEnabled() {
+		provider, err := newMeterProvider(ctx, res)
+		if err != nil {
+			return none, errors.Join(err, stop(ctx, stops))
+		}
+		otel.SetMeterProvider(provider)
+		stops = append(stops, provider.Shutdown)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		slog.Warn("telemetry: something could not be exported", "error", err)
+	}))
+	return func(ctx context.Context) error { return stop(ctx, stops) }, nil
+}
+
+// describe is what every span and measurement says of its process. What the environment says goes before the rest. Each
+// process has an instance's id, or the counters of two workers on one host would be taken for one's.
+func describe(ctx context.Context, service string) (*resource.Resource, error) {
 	res, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithHost(),
+		resource.WithService(),
 		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", Version())),
 		resource.WithFromEnv(),
 	)
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
-		return none, fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES or OTEL_SERVICE_NAME cannot be read: %w", err)
+		return nil, fmt.Errorf("telemetry: OTEL_RESOURCE_ATTRIBUTES or OTEL_SERVICE_NAME cannot be read: %w", err)
 	}
-	exporter, err := otlptracehttp.New(ctx)
-	if err != nil {
-		return none, fmt.Errorf("traces: the exporter cannot be made; check the OTEL_EXPORTER_OTLP_ variables: %w", err)
-	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(exporter))
-	otel.SetTracerProvider(provider)
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		slog.Warn("traces: something could not be exported", "error", err)
-	}))
-	return func(ctx context.Context) error {
-		// The caller's context has often ended by now; the flush has a bound of its own.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-		defer cancel()
-		if err := provider.Shutdown(ctx); err != nil {
-			return fmt.Errorf("traces: the last spans could not be sent: %w", err)
-		}
-		return nil
-	}, nil
+	return res, nil
 }
 
-// TemporalInterceptor carries the trace of a client's call through signals, updates, workflows and activities. It goes into the
-// client's options; workers of that client use it too.
-func TemporalInterceptor() (interceptor.Interceptor, error) {
-	tracing, err := temporalotel.NewTracingInterceptor(temporalotel.TracerOptions{
-		TextMapPropagator: propagation.TraceContext{},
-		DisableBaggage:    true,
-		// A header that another program wrote must not fail a signal.
-		AllowInvalidParentSpans: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("traces: the Temporal interceptor cannot be made: %w", err)
+// stop sends what is left, of each side by side. The caller's context has often ended by now: the flush has a bound of its
+// own.
+func stop(ctx context.Context, stops []func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	errs := make([]error, len(stops))
+	var all sync.WaitGroup
+	for i, shutdown := range stops {
+		all.Go(func() {
+			if err := shutdown(ctx); !errors.Is(err, sdkmetric.ErrReaderShutdown) { // which says that it was stopped before
+				errs[i] = err
+			}
+		})
 	}
-	return tracing, nil
-}
-
-// ConfigurePool makes each statement of a pool a span of the trace it runs in. It fits lockorder.Options.Configure. Outside a
-// trace it costs nothing.
-func ConfigurePool(config *pgxpool.Config) {
-	config.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes())
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("telemetry: what was left could not be sent: %w", err)
+	}
+	return nil
 }
 
 // Version is the version of the running program: the module's, or the revision it was built from, or "devel".

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
+	noopmetric "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/bursarhq/bursar/internal/telemetry"
@@ -19,18 +20,19 @@ func clear(t *testing.T) {
 	for _, name := range []string{
 		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 		"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_TRACES_SAMPLER",
+		"OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRICS_EXEMPLAR_FILTER",
 	} {
 		t.Setenv(name, "")
 	}
-	before := otel.GetTracerProvider()
-	t.Cleanup(func() { otel.SetTracerProvider(before) })
+	tracers, meters := otel.GetTracerProvider(), otel.GetMeterProvider()
+	t.Cleanup(func() { otel.SetTracerProvider(tracers); otel.SetMeterProvider(meters) })
 }
 
 func TestASpanIsExported(t *testing.T) {
 	clear(t)
 	receiver := otlptest.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
-	require.True(t, telemetry.Enabled())
+	require.True(t, telemetry.TracesEnabled())
 	ctx, cancel := context.WithCancel(t.Context())
 	shutdown, err := telemetry.Setup(ctx, "bursar-worker")
 	require.NoError(t, err)
@@ -65,7 +67,7 @@ func TestWithoutAnEndpointNothingIsCollected(t *testing.T) {
 	for name, set := range map[string]map[string]string{
 		"no endpoint": nil,
 		"disabled":    {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"},
-		"no exporter": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none"},
+		"no exporter": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clear(t)
@@ -73,11 +75,17 @@ func TestWithoutAnEndpointNothingIsCollected(t *testing.T) {
 				t.Setenv(k, v)
 			}
 			otel.SetTracerProvider(noop.NewTracerProvider())
-			require.False(t, telemetry.Enabled())
+			otel.SetMeterProvider(noopmetric.NewMeterProvider())
+			require.False(t, telemetry.TracesEnabled())
+			require.False(t, telemetry.MetricsEnabled())
+			require.Nil(t, telemetry.TemporalMetrics())
 			shutdown, err := telemetry.Setup(t.Context(), "bursar-worker")
 			require.NoError(t, err)
 			_, span := otel.Tracer("test").Start(t.Context(), "work")
 			require.False(t, span.IsRecording())
+			counter, err := otel.Meter("test").Int64Counter("work")
+			require.NoError(t, err)
+			require.False(t, counter.Enabled(t.Context()))
 			require.NoError(t, shutdown(t.Context()))
 		})
 	}
@@ -94,6 +102,7 @@ func TestTheLastFlushIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	_, span := otel.Tracer("test").Start(t.Context(), "work")
 	span.End()
+	count(t, "work")
 	began := time.Now()
 	require.Error(t, shutdown(t.Context()))
 	require.Less(t, time.Since(began), 8*time.Second)

@@ -1,9 +1,10 @@
-// Package otlptest receives traces over OTLP/HTTP, for tests of what is exported.
+// Package otlptest receives traces and metrics over OTLP/HTTP, for tests of what is exported.
 package otlptest
 
 import (
 	"compress/gzip"
 	"encoding/hex"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +12,10 @@ import (
 	"sync"
 	"testing"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	metrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	traces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
@@ -32,8 +36,9 @@ type Receiver struct {
 	// URL is what OTEL_EXPORTER_OTLP_ENDPOINT is set to.
 	URL string
 
-	mu    sync.Mutex
-	spans []Span
+	mu      sync.Mutex
+	spans   []Span
+	metrics []*metricspb.ResourceMetrics
 }
 
 // Start starts a receiver that ends with the test.
@@ -57,37 +62,54 @@ func (r *Receiver) serve(w http.ResponseWriter, request *http.Request) {
 		body = unzipped
 	}
 	raw, err := io.ReadAll(body)
-	var export collector.ExportTraceServiceRequest
 	if err == nil {
-		err = proto.Unmarshal(raw, &export)
-	}
-	if err != nil || request.URL.Path != "/v1/traces" {
-		http.Error(w, "not an export of traces", http.StatusBadRequest)
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, resource := range export.ResourceSpans {
-		about := map[string]string{}
-		for _, a := range resource.GetResource().GetAttributes() {
-			about[a.Key] = a.GetValue().GetStringValue()
-		}
-		for _, scope := range resource.ScopeSpans {
-			for _, s := range scope.Spans {
-				span := Span{
-					Name: s.Name, Scope: scope.GetScope().GetName(), Service: about["service.name"], Version: about["service.version"],
-					Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
-					Attributes: map[string]string{}, Failed: s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR,
-				}
-				for _, a := range s.Attributes {
-					span.Attributes[a.Key] = a.GetValue().GetStringValue()
-				}
-				r.spans = append(r.spans, span)
+		switch request.URL.Path {
+		case "/v1/traces":
+			var export traces.ExportTraceServiceRequest
+			if err = proto.Unmarshal(raw, &export); err == nil {
+				r.takeSpans(&export)
 			}
+		case "/v1/metrics":
+			var export metrics.ExportMetricsServiceRequest
+			if err = proto.Unmarshal(raw, &export); err == nil {
+				r.takeMetrics(&export)
+			}
+		default:
+			err = errors.New("neither the path of traces nor that of metrics")
 		}
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
 	w.Header().Set("Content-Type", "application/x-protobuf")
 	w.WriteHeader(http.StatusOK)
+}
+
+func (r *Receiver) takeSpans(export *traces.ExportTraceServiceRequest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, resource := range export.ResourceSpans {
+		about := texts(resource.GetResource().GetAttributes())
+		for _, scope := range resource.ScopeSpans {
+			for _, s := range scope.Spans {
+				r.spans = append(r.spans, Span{
+					Name: s.Name, Scope: scope.GetScope().GetName(), Service: about["service.name"], Version: about["service.version"],
+					Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
+					Attributes: texts(s.Attributes), Failed: s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR,
+				})
+			}
+		}
+	}
+}
+
+// texts are the attributes whose value is a text.
+func texts(attributes []*commonpb.KeyValue) map[string]string {
+	all := map[string]string{}
+	for _, a := range attributes {
+		all[a.Key] = a.GetValue().GetStringValue()
+	}
+	return all
 }
 
 // Spans returns what has been received so far.
