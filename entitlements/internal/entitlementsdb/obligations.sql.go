@@ -7,9 +7,76 @@ package entitlementsdb
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
+
+const getChange = `-- name: GetChange :one
+SELECT id, kind, summary, act, workflow, committed_at, owed FROM core.changes WHERE id = $1
+`
+
+type GetChangeRow struct {
+	ID          uuid.UUID
+	Kind        string
+	Summary     string
+	Act         string
+	Workflow    string
+	CommittedAt time.Time
+	Owed        int32
+}
+
+// GetChange
+//
+//	SELECT id, kind, summary, act, workflow, committed_at, owed FROM core.changes WHERE id = $1
+func (q *Queries) GetChange(ctx context.Context, id uuid.UUID) (GetChangeRow, error) {
+	row := q.db.QueryRow(ctx, getChange, id)
+	var i GetChangeRow
+	err := row.Scan(
+		&i.ID,
+		&i.Kind,
+		&i.Summary,
+		&i.Act,
+		&i.Workflow,
+		&i.CommittedAt,
+		&i.Owed,
+	)
+	return i, err
+}
+
+const insertChange = `-- name: InsertChange :exec
+INSERT INTO core.changes (id, kind, summary, type_id, act, workflow, committed_at, owed)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+`
+
+type InsertChangeParams struct {
+	ID          uuid.UUID
+	Kind        string
+	Summary     string
+	TypeID      *uuid.UUID
+	Act         string
+	Workflow    string
+	CommittedAt time.Time
+	Owed        int32
+}
+
+// InsertChange
+//
+//	INSERT INTO core.changes (id, kind, summary, type_id, act, workflow, committed_at, owed)
+//	VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+func (q *Queries) InsertChange(ctx context.Context, arg InsertChangeParams) error {
+	_, err := q.db.Exec(ctx, insertChange,
+		arg.ID,
+		arg.Kind,
+		arg.Summary,
+		arg.TypeID,
+		arg.Act,
+		arg.Workflow,
+		arg.CommittedAt,
+		arg.Owed,
+	)
+	return err
+}
 
 const listOwed = `-- name: ListOwed :many
 SELECT pool_id, change_id
@@ -47,6 +114,28 @@ func (q *Queries) ListOwed(ctx context.Context, pools []uuid.UUID) ([]ListOwedRo
 		return nil, err
 	}
 	return items, nil
+}
+
+const oweHolders = `-- name: OweHolders :execrows
+INSERT INTO core.change_obligations (pool_id, change_id)
+SELECT DISTINCT pool_id, $1::uuid FROM core.positions WHERE product_id = ANY ($2::uuid[]) AND status <> 'ended'
+`
+
+type OweHoldersParams struct {
+	ChangeID   uuid.UUID
+	ProductIds []uuid.UUID
+}
+
+// OweHolders
+//
+//	INSERT INTO core.change_obligations (pool_id, change_id)
+//	SELECT DISTINCT pool_id, $1::uuid FROM core.positions WHERE product_id = ANY ($2::uuid[]) AND status <> 'ended'
+func (q *Queries) OweHolders(ctx context.Context, arg OweHoldersParams) (int64, error) {
+	result, err := q.db.Exec(ctx, oweHolders, arg.ChangeID, arg.ProductIds)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const settleOwed = `-- name: SettleOwed :one
