@@ -1,3 +1,3 @@
-// Package arch holds no code: its tests are the rules of how the packages may depend on each other, and what every
-// package and file must have.
+// Package arch holds no code: its tests are the rules of what the packages may import, of what every package and file must
+// have, and of what the module may depend on. A rule that fails says why it is there.
 package arch
