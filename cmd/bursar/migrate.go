@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
@@ -26,7 +25,7 @@ Environment:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			url := cmp.Or(a.getenv("BURSAR_MIGRATE_URL"), a.getenv("DATABASE_URL"))
 			if url == "" {
-				return errors.New("DATABASE_URL is not set; it names the PostgreSQL database, like postgres://user:password@host:5432/bursar")
+				return errNoDatabaseURL
 			}
 			applied, err := db.Migrate(cmd.Context(), url)
 			for _, m := range applied {

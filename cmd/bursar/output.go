@@ -121,16 +121,21 @@ func wrapWords(s string, width int) string {
 }
 
 // terminalWidth returns how many columns a terminal has, 0 for anything else.
-func terminalWidth(out io.Writer) int {
+func terminalWidth(out io.Writer) int { width, _ := terminalSize(out); return width }
+
+// terminalHeight returns how many lines a terminal has, 0 for anything else.
+func terminalHeight(out io.Writer) int { _, height := terminalSize(out); return height }
+
+func terminalSize(out io.Writer) (width, height int) {
 	f, ok := out.(*os.File)
 	if !ok {
-		return 0
+		return 0, 0
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
+	width, height, err := term.GetSize(int(f.Fd()))
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return width
+	return width, height
 }
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -102,6 +102,7 @@ var commands = []func(*app) *cobra.Command{
 	newDevCommand,
 	newEntitlementsCommand,
 	newIngressCommand,
+	newLocksCommand,
 	newMigrateCommand,
 	newOrgCommand,
 	newParkedCommand,
@@ -160,6 +161,8 @@ func group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+var errNoDatabaseURL = errors.New("DATABASE_URL is not set; it names the PostgreSQL database, like postgres://user:password@host:5432/bursar")
+
 // openDB opens the database of DATABASE_URL, once, and checks that its schema is the one that this program knows.
 func (a *app) openDB(ctx context.Context) (*lockorder.DB, error) {
 	if a.database != nil {
@@ -167,7 +170,7 @@ func (a *app) openDB(ctx context.Context) (*lockorder.DB, error) {
 	}
 	url := a.getenv("DATABASE_URL")
 	if url == "" {
-		return nil, errors.New("DATABASE_URL is not set; it names the PostgreSQL database, like postgres://user:password@host:5432/bursar")
+		return nil, errNoDatabaseURL
 	}
 	pooled, err := worker.Pooled(a.getenv("BURSAR_DB_POOLER"))
 	if err != nil {
