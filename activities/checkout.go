@@ -10,6 +10,7 @@ import (
 
 	"github.com/bursarhq/bursar/billing"
 	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/internal/lockpath"
 	"github.com/bursarhq/bursar/internal/stripeapi"
 	"github.com/bursarhq/bursar/lockorder"
 	"github.com/bursarhq/bursar/workflows/contract"
@@ -52,11 +53,8 @@ func (s *Subscriptions) linkFromCheckout(ctx context.Context, request contract.L
 			return contract.LinkResult{}, err
 		}
 	}
-	err = s.DB.Run(ctx, lockorder.Spec{
-		Path: "customer-link-checkout", Kind: lockorder.Plain,
-		// The subscription's key covers the parked row where there is none to lock yet.
-		Keys: []lockorder.Lock{lockorder.SubscriptionKey(request.SubscriptionID)},
-	}, l.run)
+	// The subscription's key covers the parked row where there is none to lock yet.
+	err = s.DB.Run(ctx, lockpath.CustomerLinkCheckout.Spec(lockorder.SubscriptionKey(request.SubscriptionID)), l.run)
 	return l.result, err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bursarhq/bursar/billing"
 	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/internal/lockpath"
 	"github.com/bursarhq/bursar/lockorder"
 )
 
@@ -30,10 +31,10 @@ type NewOrganizationRequest struct {
 // Running it twice is safe: the slug is unique, so a second run changes nothing and answers that it exists.
 func (o *Operator) CreateOrganization(ctx context.Context, request NewOrganizationRequest) (entitlements.Organization, error) {
 	var made entitlements.Organization
-	err := o.DB.Run(ctx, lockorder.Spec{Path: "organization-create", Kind: lockorder.Materializing},
+	err := o.DB.Run(ctx, lockpath.OrganizationCreate.Spec(),
 		func(ctx context.Context, tx *lockorder.Tx) (err error) {
 			act := entitlements.Act{Name: "organization-create", Workflow: workflowID(ctx)}
-			made, err = entitlements.CreateOrganization(ctx, tx, act, entitlements.NewOrganization(request))
+			made, err = entitlements.CreateOrganization(ctx, tx, act, entitlements.NewOrganization{Slug: request.Slug, Name: request.Name, Type: request.Type})
 			return err
 		})
 	if err != nil {
@@ -79,7 +80,7 @@ func (o *Operator) linkCustomer(ctx context.Context, request LinkCustomerRequest
 		return LinkCustomerResult{}, err
 	}
 	result := LinkCustomerResult{Organization: org}
-	err = o.DB.Run(ctx, lockorder.Spec{Path: "customer-link", Kind: lockorder.Plain}, func(ctx context.Context, tx *lockorder.Tx) (err error) {
+	err = o.DB.Run(ctx, lockpath.CustomerLink.Spec(), func(ctx context.Context, tx *lockorder.Tx) (err error) {
 		result.Linked, err = billing.LinkCustomer(ctx, tx, request.Customer, org.ID, billing.ByOperator)
 		return err
 	})
@@ -156,7 +157,7 @@ func (o *Operator) requestRetry(ctx context.Context, request RetryRequest) (Retr
 		}
 	}
 	for chunk := range slices.Chunk(keys, billing.PageSize) {
-		err := o.DB.Run(ctx, lockorder.Spec{Path: "parked-retry-request", Kind: lockorder.Plain}, func(ctx context.Context, tx *lockorder.Tx) error {
+		err := o.DB.Run(ctx, lockpath.ParkedRetryRequest.Spec(), func(ctx context.Context, tx *lockorder.Tx) error {
 			_, err := billing.RequestRetry(ctx, tx, chunk...)
 			return err
 		})

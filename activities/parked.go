@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/bursarhq/bursar/billing"
+	"github.com/bursarhq/bursar/internal/lockpath"
 	"github.com/bursarhq/bursar/lockorder"
 	"github.com/bursarhq/bursar/workflows/contract"
 )
@@ -109,7 +110,7 @@ func (p *Parked) handOn(ctx context.Context, handed []billing.Due) error {
 	if len(requested) == 0 {
 		return nil
 	}
-	return p.DB.Run(ctx, lockorder.Spec{Path: "parked-retry", Kind: lockorder.Plain}, func(ctx context.Context, tx *lockorder.Tx) error {
+	return p.DB.Run(ctx, lockpath.ParkedRetry.Spec(), func(ctx context.Context, tx *lockorder.Tx) error {
 		return billing.HandedOn(ctx, tx, requested)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bursarhq/bursar/billing"
 	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/internal/lockpath"
 	"github.com/bursarhq/bursar/internal/stripeapi"
 	"github.com/bursarhq/bursar/lockorder"
 	"github.com/bursarhq/bursar/workflows/contract"
@@ -70,9 +71,7 @@ func (s *Subscriptions) reconcile(ctx context.Context, request contract.Reconcil
 			return contract.ReconcileResult{}, err
 		}
 		var result contract.ReconcileResult
-		err = s.DB.Run(ctx, lockorder.Spec{
-			Path: actReconcile, Kind: lockorder.Materializing, Keys: []lockorder.Lock{lockorder.SubscriptionKey(id)},
-		}, func(ctx context.Context, tx *lockorder.Tx) error {
+		err = s.DB.Run(ctx, lockpath.SubscriptionReconcile.Spec(lockorder.SubscriptionKey(id)), func(ctx context.Context, tx *lockorder.Tx) error {
 			standing, err := billing.Version(ctx, tx, id)
 			if err != nil {
 				return err
@@ -205,17 +204,15 @@ func (s *Subscriptions) parkFailed(ctx context.Context, request contract.ParkReq
 		Kind: billing.ParkedSubscription, ObjectID: request.SubscriptionID, SubscriptionID: request.SubscriptionID,
 		Reason: billing.ReasonFailed, Detail: storable(request.Reason),
 	}
-	spec := lockorder.Spec{
-		Path: "subscription-park", Kind: lockorder.Plain, Keys: []lockorder.Lock{lockorder.SubscriptionKey(request.SubscriptionID)},
-	}
+	key := lockorder.SubscriptionKey(request.SubscriptionID)
 	if request.CheckoutSession == "" {
-		return s.DB.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) error {
+		return s.DB.Run(ctx, lockpath.SubscriptionPark.Spec(key), func(ctx context.Context, tx *lockorder.Tx) error {
 			_, err := park(ctx, tx, work, request.Events)
 			return err
 		})
 	}
-	work.Kind, work.ObjectID, spec.Path = billing.ParkedCheckout, request.CheckoutSession, "checkout-park"
-	return s.DB.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) error {
+	work.Kind, work.ObjectID = billing.ParkedCheckout, request.CheckoutSession
+	return s.DB.Run(ctx, lockpath.CheckoutPark.Spec(key), func(ctx context.Context, tx *lockorder.Tx) error {
 		if _, err := tx.LockExisting(ctx, billing.ParkedKey{Kind: work.Kind, ObjectID: work.ObjectID}.Lock()); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bursarhq/bursar/billing"
 	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/internal/lockpath"
 	"github.com/bursarhq/bursar/lockorder"
 )
 
@@ -81,7 +82,7 @@ func change(ctx context.Context, db *lockorder.DB, f *File, decide func(Preview)
 		}
 		return c.preview, nil
 	}
-	err := db.Run(ctx, lockorder.Spec{Path: "catalog-apply", Kind: lockorder.RuleChange}, func(ctx context.Context, tx *lockorder.Tx) error {
+	err := db.Run(ctx, lockpath.CatalogApply.Spec(), func(ctx context.Context, tx *lockorder.Tx) error {
 		if err := c.make(ctx, tx); err != nil {
 			return err
 		}
