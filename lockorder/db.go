@@ -300,6 +300,7 @@ func (db *DB) runOnce(ctx context.Context, spec Spec, keys []Lock, deadline time
 	}
 	ended = true
 	if err := tx.commit(ctx); err != nil {
+		tx.rollback(ctx) // a COMMIT that was not sent has ended nothing
 		return fail(ctx, spec, failedStep("COMMIT", err))
 	}
 	return nil

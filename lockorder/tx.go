@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// endTimeout bounds ROLLBACK and COMMIT, which a cancelled caller must not cut short.
+// endTimeout bounds ROLLBACK, which a cancelled caller must not cut short, and the answer to a cancel request.
 const endTimeout = 5 * time.Second
 
 // Tx is an open transaction. It runs statements and takes locks; it cannot commit, roll back, begin or make a
@@ -181,16 +181,19 @@ func (tx *Tx) settle() {
 }
 
 // commit ends the transaction. It runs to its answer even when the caller is cancelled meanwhile, so that the
-// outcome is known.
+// outcome is known. When the budget ends, or the exclusive hold, the server is asked to cancel it, and answers all the
+// same: that it rolled back, which what is checked at the end may take long for, or that it had already committed.
 func (tx *Tx) commit(ctx context.Context) error {
 	tx.settle()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), tx.deadline)
 	defer cancel()
 	tag, err := tx.conn.Exec(ctx, "COMMIT")
 	var pg *pgconn.PgError
 	switch {
 	case err == nil && tag.String() == "COMMIT":
 		return nil
+	case ctx.Err() != nil && (SQLState(err) == "57014" || pgconn.SafeToRetry(err)): // cancelled, or not even sent
+		return fmt.Errorf("%w: %w", tx.overdue, err)
 	case err == nil:
 		return errAborted
 	case errors.As(err, &pg) && (!isFatal(pg) || pg.Code == "25P03"):
