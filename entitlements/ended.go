@@ -30,7 +30,7 @@ func LastEnded(ctx context.Context, q lockorder.Querier, organization uuid.UUID,
 	for _, r := range rows {
 		ended = append(ended, Ended{
 			Position: Position{ID: r.ID, Product: r.Product, ProductName: r.ProductName, Source: r.Source, SubscriptionID: r.SubscriptionID,
-				Quantity: r.Quantity, Since: r.StartsAt.UTC()},
+				Grant: grantSource(r.GrantID, r.Line, r.GrantState, r.Note, r.Origin), Quantity: r.Quantity, Since: r.StartsAt.UTC()},
 			EndedAt: r.EndedAt.UTC(), EndReason: r.EndReason,
 		})
 	}

@@ -42,7 +42,8 @@ type Line struct {
 
 // Position identifies a position to a person.
 type Position struct {
-	ID          uuid.UUID `json:"position_id"`
+	// ID is the zero UUID for a floor that is due and not yet restored: it confers, and is written when its pool is settled next.
+	ID          uuid.UUID `json:"position_id,omitzero"`
 	Product     string    `json:"product"`
 	ProductName string    `json:"product_name"`
 	// Ladder is the slug of the product's ladder, "" for none; Rank its tier there, 0 for the floor.
@@ -52,12 +53,37 @@ type Position struct {
 	Source         string `json:"source"`
 	SubscriptionID string `json:"subscription_id,omitempty"`
 	ItemID         string `json:"item_id,omitempty"`
-	Quantity       int64  `json:"quantity"`
+	// Grant is set where the source is one.
+	Grant    *GrantSource `json:"grant,omitempty"`
+	Quantity int64        `json:"quantity"`
 	// Status is "active", "suspended" or, for an instant in the past, "" since that is not kept.
 	Status string    `json:"status,omitempty"`
 	Since  time.Time `json:"since"`
 	// Until is the end that is already known, nil for none.
 	Until *time.Time `json:"until,omitempty"`
+}
+
+// IsDueFloor says that the position is a floor that is due and not yet restored.
+func (p Position) IsDueFloor() bool { return p.ID == uuid.Nil }
+
+// GrantSource is the grant that a position comes from.
+type GrantSource struct {
+	ID uuid.UUID `json:"id"`
+	// Line is the first grant of its line.
+	Line uuid.UUID `json:"line"`
+	// State is the grant's: "waiting", "active", "replaced", "extended", "expired" or "revoked".
+	State string `json:"state"`
+	// Origin is "operator" or "grandfathered".
+	Origin string `json:"origin"`
+	Note   string `json:"note,omitempty"`
+}
+
+// grantSource makes the source of the columns of a grant, nil where there is none.
+func grantSource(id, line *uuid.UUID, state, note, origin *string) *GrantSource {
+	if id == nil || line == nil {
+		return nil
+	}
+	return &GrantSource{ID: *id, Line: *line, State: deref(state), Origin: deref(origin), Note: deref(note)}
 }
 
 // Reason is a conferring position and what it gives of one key.
@@ -73,6 +99,7 @@ const (
 	WhyOutranked  = "outranked"    // a higher tier of its ladder is held
 	WhyNotInForce = "not_in_force" // its time has not come, or is over
 	WhyNoRules    = "no_rules"     // its product carries no rule
+	WhyRemoved    = "tier_removed" // its tier was removed while it was held, and nothing takes its place
 )
 
 // Held is a position that is held and confers nothing.
@@ -134,8 +161,8 @@ func Effective(ctx context.Context, q lockorder.Querier, organization uuid.UUID,
 // gathered is a position met in the rows, which repeat it for each of its rules.
 type gathered struct {
 	Held
-	inForce, confers bool
-	outrankedBy      uuid.UUID
+	inForce, confers, removed bool
+	outrankedBy               uuid.UUID
 }
 
 type reportBuilder struct {
@@ -145,23 +172,27 @@ type reportBuilder struct {
 }
 
 func (b *reportBuilder) add(r entitlementsdb.ReportPositionsRow) {
-	if r.PositionID == nil {
+	if r.Product == nil {
 		return // a pool that holds nothing
 	}
-	g := b.positions[*r.PositionID]
+	var id uuid.UUID // zero for the floor that is due: one pool has one
+	if r.PositionID != nil {
+		id = *r.PositionID
+	}
+	g := b.positions[id]
 	if g == nil {
-		g = &gathered{inForce: r.InForce, confers: r.Confers, outrankedBy: r.OutrankedBy}
+		g = &gathered{inForce: r.InForce, confers: r.Confers, removed: r.Removed, outrankedBy: r.OutrankedBy}
 		g.Pool = r.Pool
 		g.Position = Position{
-			ID: *r.PositionID, Product: deref(r.Product), ProductName: deref(r.ProductName), Ladder: deref(r.Ladder),
-			Source: deref(r.Source), SubscriptionID: deref(r.SubscriptionID), ItemID: deref(r.ItemID),
-			Quantity: *r.Quantity, Status: deref(r.Status), Since: r.StartsAt.UTC(), Until: utc(r.EndsAt),
+			ID: id, Product: *r.Product, ProductName: deref(r.ProductName), Ladder: deref(r.Ladder),
+			Source: r.Source, SubscriptionID: deref(r.SubscriptionID), ItemID: deref(r.ItemID), Grant: grantSource(r.GrantID, r.Line, r.GrantState, r.Note, r.Origin),
+			Quantity: r.Quantity, Status: r.Status, Since: r.StartsAt.UTC(), Until: utc(r.EndsAt),
 		}
 		if r.Rank != nil {
 			g.Rank = int(*r.Rank)
 		}
-		b.positions[*r.PositionID] = g
-		b.order = append(b.order, *r.PositionID)
+		b.positions[id] = g
+		b.order = append(b.order, id)
 	}
 	if r.ResourceKey == nil {
 		return // a product without rules
@@ -175,7 +206,7 @@ func (b *reportBuilder) add(r entitlementsdb.ReportPositionsRow) {
 	}
 	sum := deref(r.Aggregation) == "sum"
 	if sum {
-		rule.Number *= *r.Quantity
+		rule.Number *= r.Quantity
 	}
 	line := b.line(r)
 	for i := range line.Reasons {
@@ -218,6 +249,8 @@ func (b *reportBuilder) held() []Held {
 	for _, id := range b.order {
 		g := b.positions[id]
 		switch {
+		case g.removed:
+			g.Why = WhyRemoved
 		case !g.inForce:
 			g.Why = WhyNotInForce
 		case g.Status == statusSuspended:
@@ -229,7 +262,7 @@ func (b *reportBuilder) held() []Held {
 		default:
 			continue
 		}
-		if above := b.positions[g.outrankedBy]; above != nil {
+		if above := b.positions[g.outrankedBy]; above != nil && g.outrankedBy != uuid.Nil {
 			g.OutrankedBy = &above.Position
 		}
 		held = append(held, g.Held)
@@ -284,7 +317,8 @@ func historic(ctx context.Context, db *entitlementsdb.Queries, organization uuid
 			Pool: p.Pool, EndedAt: utc(p.EndedAt), EndReason: deref(p.EndReason),
 			Position: Position{
 				ID: p.PositionID, Product: p.Product, ProductName: p.ProductName, Source: p.Source,
-				SubscriptionID: deref(p.SubscriptionID), ItemID: deref(p.ItemID), Quantity: p.Quantity, Since: p.StartsAt.UTC(),
+				SubscriptionID: deref(p.SubscriptionID), ItemID: deref(p.ItemID), Grant: grantSource(p.GrantID, p.Line, p.GrantState, p.Note, p.Origin),
+				Quantity: p.Quantity, Since: p.StartsAt.UTC(),
 			},
 		})
 	}
