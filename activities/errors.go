@@ -139,7 +139,16 @@ func translate(ctx context.Context, err error) error {
 	if r.expected {
 		options.Category = temporal.ApplicationErrorCategoryBenign
 	}
-	return temporal.NewApplicationErrorWithOptions(err.Error(), r.errType, options)
+	return temporal.NewApplicationErrorWithOptions(textOf(err), r.errType, options)
+}
+
+// textOf is an error's text for a person. Where a domain refused, what it says is all: which transaction it was in helps nobody.
+func textOf(err error) string {
+	var tx *lockorder.Error
+	if errors.As(err, &tx) && tx.Verdict == lockorder.VerdictOther && tx.Doing == "" {
+		return tx.Err.Error()
+	}
+	return err.Error()
 }
 
 // translateInActivity is translate where an activity runs; a command that calls the same method gets the error as it is.

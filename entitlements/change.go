@@ -48,6 +48,20 @@ type Outcome struct {
 	Effects      []Effect `json:"effects,omitempty"`
 }
 
+// Sentence tells a person what the change did.
+func (o Outcome) Sentence() string {
+	s := o.Summary
+	switch {
+	case o.Repeated:
+		return s + "; it was committed before"
+	case o.Owed > 0:
+		return fmt.Sprintf("%s; committed, and %d pools are still to be settled", s, o.Owed)
+	case o.Pools == 0:
+		return s + "; no pool holds anything that it reaches"
+	}
+	return fmt.Sprintf("%s; settled %d pools, %d entitlements changed", s, o.Pools, o.Entitlements)
+}
+
 // Committed returns what a committed change did as far as it is kept, and whether there is such a change.
 func Committed(ctx context.Context, q lockorder.Querier, change uuid.UUID) (Outcome, bool, error) {
 	row, err := entitlementsdb.New(q).GetChange(ctx, change)
@@ -86,7 +100,9 @@ type reach struct {
 // holdersOf reaches the pools that hold one of the products.
 func holdersOf(products ...uuid.UUID) reach {
 	return reach{
-		count: func(ctx context.Context, q *entitlementsdb.Queries) (int64, error) { return q.CountHoldingPools(ctx, products) },
+		count: func(ctx context.Context, q *entitlementsdb.Queries) (int64, error) {
+			return q.CountHoldingPools(ctx, products)
+		},
 		list: func(ctx context.Context, q *entitlementsdb.Queries) ([]uuid.UUID, error) {
 			return q.ListCarryingPools(ctx, products)
 		},

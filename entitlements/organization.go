@@ -25,6 +25,8 @@ type Organization struct {
 
 // NewOrganization is what an organisation is made from.
 type NewOrganization struct {
+	// ID and DefaultPool are given by who asks, so that asking again makes no second one; uuid.Nil makes new ones.
+	ID, DefaultPool uuid.UUID
 	// Slug is the name it goes by in commands: a-z, 0-9 and hyphens, at most 63, unique.
 	Slug string
 	// Name is for people.
@@ -93,7 +95,21 @@ func CreateOrganization(ctx context.Context, tx *lockorder.Tx, act Act, n NewOrg
 	if err != nil {
 		return Organization{}, fmt.Errorf("reading organisation type %q: %w", n.Type, err)
 	}
-	org := Organization{ID: uuid.New(), Slug: n.Slug, Name: n.Name, Type: n.Type, DefaultPool: uuid.New()}
+	// The default that the pool begins with is read under the type's row: a new default either is there already or finds the
+	// organisation among those to be settled.
+	if err := tx.Lock(ctx, lockorder.OrganizationTypeRow(typeID)); err != nil {
+		return Organization{}, err
+	}
+	org := Organization{ID: orNew(n.ID), Slug: n.Slug, Name: n.Name, Type: n.Type, DefaultPool: orNew(n.DefaultPool)}
+	if n.ID != uuid.Nil {
+		had, err := q.FindOrganization(ctx, entitlementsdb.FindOrganizationParams{ID: &n.ID})
+		if err == nil {
+			return Organization(had), nil // made by an earlier try
+		}
+		if !isNoRows(err) {
+			return Organization{}, fmt.Errorf("reading organisation %s: %w", n.ID, err)
+		}
+	}
 	made, err := q.InsertOrganization(ctx, entitlementsdb.InsertOrganizationParams{ID: org.ID, Slug: org.Slug, Name: org.Name, TypeID: typeID})
 	switch {
 	case err != nil:
@@ -111,6 +127,13 @@ func CreateOrganization(ctx context.Context, tx *lockorder.Tx, act Act, n NewOrg
 		return Organization{}, err
 	}
 	return org, nil
+}
+
+func orNew(id uuid.UUID) uuid.UUID {
+	if id == uuid.Nil {
+		return uuid.New()
+	}
+	return id
 }
 
 func missingType(ctx context.Context, q lockorder.Querier, asked string) error {

@@ -32,13 +32,10 @@ func register(d dependencies) map[string]served {
 	onDB := &activities.Subscriptions{DB: d.db, Stripe: d.stripe, Livemode: d.livemode}
 	onIO := &activities.Subscriptions{DB: d.reserved, Stripe: d.stripe, Livemode: d.livemode}
 	parked := &activities.Parked{DB: d.reserved, Signaler: workflows.Starter{Client: d.temporal}}
+	database := acts(&activities.Operator{DB: d.db})
+	database[contract.ActivityParkSubscription] = onDB.ParkSubscription
 	return map[string]served{
-		contract.QueueDB: {
-			workflows: workflows.Register,
-			activities: map[string]any{
-				contract.ActivityParkSubscription: onDB.ParkSubscription,
-			},
-		},
+		contract.QueueDB: {workflows: workflows.Register, activities: database},
 		contract.QueueIO: {
 			activities: map[string]any{
 				contract.ActivityReconcileSubscription: onIO.ReconcileSubscription,

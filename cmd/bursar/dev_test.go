@@ -283,7 +283,9 @@ organization_types: [{id: club, name: Club}]
 	require.Contains(t, p.out.String(), "Handed over 1 event of the last day")
 	require.NotContains(t, p.out.String(), "sk_test_0123456789abcdef")
 
-	env := map[string]string{"DATABASE_URL": regexp.MustCompile(`DATABASE_URL='([^']+)'`).FindStringSubmatch(p.out.String())[1]}
+	exports := regexp.MustCompile(`DATABASE_URL='([^']+)' TEMPORAL_ADDRESS=(\S+)`).FindStringSubmatch(p.out.String())
+	require.NotNil(t, exports)
+	env := map[string]string{"DATABASE_URL": exports[1], "TEMPORAL_ADDRESS": exports[2]}
 	require.Eventually(t, func() bool { return strings.Contains(runWith(t, env, "parked").out, sub.ID) },
 		30*time.Second, 200*time.Millisecond, "a subscription of an unknown customer is parked")
 	require.Equal(t, exitOK, runWith(t, env, "org", "create", "club-one", "--name", "Club One", "--type", "club").code)

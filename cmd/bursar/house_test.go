@@ -45,10 +45,18 @@ func stopTemporal() error {
 	return server.Stop(ctx)
 }
 
-// newHouse is newShell with a worker that does what the commands ask for, on a Temporal namespace of its own.
+// newHouse is newShell with a worker that does what the commands ask for.
 func newHouse(t *testing.T) *shell {
 	t.Helper()
 	s := newShell(t)
+	s.serve()
+	return s
+}
+
+// serve runs a worker for the shell's database, on a Temporal namespace of its own.
+func (s *shell) serve() {
+	t := s.t
+	t.Helper()
 	server, err := temporalServer()
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -99,7 +107,6 @@ func newHouse(t *testing.T) *shell {
 	case <-time.After(time.Minute):
 		t.Fatal("the worker did not become ready")
 	}
-	return s
 }
 
 // database opens the shell's database as the product does.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bursarhq/bursar/activities"
 	"github.com/bursarhq/bursar/entitlements"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/lockorder"
@@ -111,12 +112,20 @@ func steady(out string) string {
 func (s *shell) demo() {
 	s.t.Helper()
 	s.must("catalog", "apply", s.file(catalogFile), "--yes")
-	s.must("org", "create", "acme", "--name", "Acme Ltd", "--type", "club")
+	s.organization("acme", "Acme Ltd", "club")
 	s.must("customer", "link", "cus_1", "acme")
 	s.subscription(func(ctx context.Context, tx *lockorder.Tx, act entitlements.Act, q entitlements.Subscription) error {
 		_, err := entitlements.ConvergeSubscription(ctx, tx, act, q)
 		return err
 	})
+}
+
+// organization makes an organisation, without the workflow that the command has.
+func (s *shell) organization(slug, name, kind string) {
+	s.t.Helper()
+	operator := &activities.Operator{DB: s.database()}
+	_, err := operator.CreateOrganization(s.t.Context(), activities.NewOrganizationRequest{Slug: slug, Name: name, Type: kind})
+	require.NoError(s.t, err)
 }
 
 func (s *shell) subscription(do func(context.Context, *lockorder.Tx, entitlements.Act, entitlements.Subscription) error) {

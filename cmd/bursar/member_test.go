@@ -12,13 +12,14 @@ import (
 
 func TestOrgCommands(t *testing.T) {
 	t.Parallel()
-	s := newShell(t)
+	s := newHouse(t)
 	require.Equal(t, "There is no organisation yet: bursar org create makes one.\n", s.must("org", "list"))
 	require.Equal(t, "There is no organisation type yet: bursar catalog apply makes them.\n", s.must("org", "types"))
 	require.Contains(t, s.fails(1, "org", "create", "acme", "--name", "Acme", "--type", "club"), "bursar catalog apply")
 	s.must("catalog", "apply", s.file(catalogFile), "--yes")
 
-	require.Equal(t, `Made acme (Acme Ltd), type club
+	require.Equal(t, `Workflow act/(uuid)
+Made acme (Acme Ltd), type club
   id    (uuid)
   pool  (uuid)
 
@@ -97,7 +98,7 @@ func TestEntitlementsOfWhoHasNothing(t *testing.T) {
 	s := newShell(t)
 	require.Equal(t, "bursar: no organisation is called \"acme\"; there is none yet: bursar org create makes one\n", s.fails(1, "entitlements", "acme"))
 	s.must("catalog", "apply", s.file("organization_types: [{id: bare}]"), "--yes")
-	s.must("org", "create", "acme", "--name", "Acme", "--type", "bare")
+	s.organization("acme", "Acme", "bare")
 	require.Equal(t, "acme (Acme), type bare, at (moment)\n\nIt may use nothing.\n\n"+
 		"No Stripe customer is linked to acme, so no subscription can reach it: bursar customer link CUSTOMER acme\n", steady(s.must("entitlements", "acme")))
 	require.Equal(t, "bursar: no organisation is called \"amce\"; near it: acme\n", s.fails(1, "entitlements", "amce"))
@@ -157,8 +158,8 @@ func TestCustomerCommands(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	s.must("catalog", "apply", s.file(catalogFile), "--yes")
-	s.must("org", "create", "acme", "--name", "Acme", "--type", "club")
-	s.must("org", "create", "other", "--name", "Other", "--type", "club")
+	s.organization("acme", "Acme", "club")
+	s.organization("other", "Other", "club")
 	require.Contains(t, s.must("customer", "list"), "No Stripe customer is linked")
 	s.park("sub_7", "cus_1")
 	s.park("sub_8", "cus_2")

@@ -8,8 +8,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/bursarhq/bursar/activities"
 	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/workflows/contract"
 )
 
 func newOrgCommand(a *app) *cobra.Command {
@@ -43,10 +43,14 @@ func newOrgCreateCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			operator := &activities.Operator{DB: db}
-			org, err := operator.CreateOrganization(ctx, activities.NewOrganizationRequest{Slug: args[0], Name: name, Type: kind})
+			in := contract.OrganizationCreate{ID: uuid.New(), Pool: uuid.New(), Slug: args[0], Name: name, Type: kind}
+			result, err := a.runAct(ctx, act{name: contract.ActOrganizationCreate, input: in, organization: args[0], summary: "Make organisation " + args[0]}, asJSON)
 			if err != nil {
 				return err
+			}
+			org, err := entitlements.FindOrganization(ctx, db.Reader(), in.ID.String())
+			if err != nil {
+				return fmt.Errorf("the organisation was made, but could not be read: %w", err)
 			}
 			report, err := entitlements.Effective(ctx, db.Reader(), org.ID, time.Time{})
 			if err != nil {
@@ -54,9 +58,10 @@ func newOrgCreateCommand(a *app) *cobra.Command {
 			}
 			if asJSON {
 				return a.printJSON(struct {
+					Workflow string `json:"workflow"`
 					organizationJSON
 					Report entitlements.Report `json:"report"`
-				}{toJSON(org), report})
+				}{result.Workflow, toJSON(org), report})
 			}
 			fmt.Fprintf(a.out, "Made %s (%s), type %s\n  id    %s\n  pool  %s\n\n", org.Slug, org.Name, org.Type, org.ID, org.DefaultPool)
 			printReport(a.out, org, report)

@@ -13,6 +13,7 @@ func TestThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s := &shell{t: t, env: map[string]string{"DATABASE_URL": database.PoolerURL(t), "BURSAR_DB_POOLER": "pgbouncer"}}
+	s.serve()
 	s.must("catalog", "apply", "--yes", s.file(`
 resource_keys:
   - {key: sites.active, kind: numeric, aggregation: sum, description: Sites}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/bursarhq/bursar/db"
+	"github.com/bursarhq/bursar/internal/lockview"
 	"github.com/bursarhq/bursar/lockorder"
 	"github.com/bursarhq/bursar/worker"
 )
@@ -33,6 +34,7 @@ type app struct {
 	// interactive says whether somebody can be asked on in.
 	interactive func() bool
 
+	words    string // of the command that runs: "org create"
 	database *lockorder.DB
 	temporal client.Client
 }
@@ -83,6 +85,9 @@ BURSAR_DB_POOLER=pgbouncer.`,
 		SilenceErrors: true,
 	}
 	group(root)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		a.words = strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
+	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -99,13 +104,18 @@ BURSAR_DB_POOLER=pgbouncer.`,
 var commands = []func(*app) *cobra.Command{
 	newCatalogCommand,
 	newCustomerCommand,
+	newDefaultCommand,
 	newDevCommand,
 	newEntitlementsCommand,
 	newIngressCommand,
+	newLadderCommand,
 	newLocksCommand,
 	newMigrateCommand,
 	newOrgCommand,
 	newParkedCommand,
+	newProductCommand,
+	newSetCommand,
+	newTierCommand,
 	newWorkerCommand,
 }
 
@@ -178,6 +188,7 @@ func (a *app) openDB(ctx context.Context) (*lockorder.DB, error) {
 	}
 	options := db.LockOptions()
 	options.MaxConns, options.Pooled = 4, pooled
+	options.Holder = lockview.Namer(lockview.Command(a.words))
 	opened, err := lockorder.Open(ctx, url, options)
 	if err != nil {
 		return nil, fmt.Errorf("%w; look at DATABASE_URL", err)
