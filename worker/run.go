@@ -13,6 +13,7 @@ import (
 
 	"github.com/bursarhq/bursar/activities"
 	"github.com/bursarhq/bursar/db"
+	"github.com/bursarhq/bursar/internal/lockview"
 	"github.com/bursarhq/bursar/internal/stripeapi"
 	"github.com/bursarhq/bursar/internal/telemetry"
 	"github.com/bursarhq/bursar/internal/telemetry/lockmetrics"
@@ -167,6 +168,7 @@ func stop(workers []worker.Worker, logger *slog.Logger) {
 func openDB(ctx context.Context, config Config) (*lockorder.DB, error) {
 	options := db.LockOptions()
 	options.MaxConns, options.Pooled, options.Configure = config.DBMaxConns, config.pooled(), telemetry.ConfigurePool
+	options.Holder = lockview.Namer("worker")
 	pool, err := lockmetrics.Open(ctx, config.DatabaseURL.Reveal(), options)
 	if err != nil {
 		return nil, fmt.Errorf("%w; check DATABASE_URL, and that the server runs", err)

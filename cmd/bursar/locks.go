@@ -64,7 +64,7 @@ hidden. Nothing is locked or changed.
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
 	cmd.Flags().StringVar(&watch, "watch", "", "look again, every `INTERVAL`, until Ctrl-C")
 	cmd.Flags().Lookup("watch").NoOptDefVal = watchDefault
-	cmd.AddCommand(newLocksExplainCommand(a), newLocksKeyCommand(a))
+	cmd.AddCommand(newLocksExplainCommand(a), newLocksKeyCommand(a), newLocksCensusCommand(a))
 	return cmd
 }
 

@@ -86,7 +86,7 @@ func parseWithNumbers(cmd *cobra.Command, args []string) ([]string, error) {
 
 // explanation prints what is known of a key.
 func (p lockPrinter) explanation(e lockview.Explanation) {
-	line := func(label, s string) { p.wrapped("", fmt.Sprintf("%-13s", label), s) }
+	line := func(label, s string) { p.wrapped("", fmt.Sprintf("%-14s", label), s) }
 	line("key", fmt.Sprintf("%d, in pg_locks classid %d, objid %d, objsubid 1", e.Number, e.ClassID, e.ObjID))
 	if class, err := lockorder.ClassNamed(e.Lock.Class); err == nil {
 		line("is", e.Lock.String())
@@ -103,7 +103,7 @@ func (p lockPrinter) explanation(e lockview.Explanation) {
 		for _, s := range sessions {
 			line(label, fmt.Sprintf("%s, %s%s", s.Name(), processOf(s), detail(s)))
 			if s.Advice != "" {
-				p.wrapped("", strings.Repeat(" ", 13)+"→ ", s.Advice)
+				p.wrapped("", strings.Repeat(" ", 14)+"→ ", s.Advice)
 			}
 			label = ""
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/bursarhq/bursar/ingress"
 	"github.com/bursarhq/bursar/internal/catalog"
 	"github.com/bursarhq/bursar/internal/devstack"
+	"github.com/bursarhq/bursar/internal/lockview"
 	"github.com/bursarhq/bursar/internal/stripeapi"
 	"github.com/bursarhq/bursar/internal/stripeapi/standin"
 	"github.com/bursarhq/bursar/internal/telemetry"
@@ -174,6 +175,7 @@ func (s *stack) migrate(ctx context.Context, _ func(string)) (string, error) {
 	}
 	options := db.LockOptions()
 	options.MaxConns, options.Configure = maxConns, telemetry.ConfigurePool
+	options.Holder = lockview.Namer(lockview.Command("dev"))
 	s.db, err = lockmetrics.Open(ctx, s.postgres.URL("bursar"), options)
 	return count(len(applied), "migration"), err
 }

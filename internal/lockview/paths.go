@@ -1,5 +1,22 @@
 package lockview
 
-func pathNames() []string { return nil }
+import (
+	"sync"
 
-func runBy(path string) []string { return nil }
+	"github.com/bursarhq/bursar/internal/lockpath"
+)
+
+// pathNames are the names of all paths.
+var pathNames = sync.OnceValue(func() []string {
+	var names []string
+	for _, p := range lockpath.All() {
+		names = append(names, p.Name)
+	}
+	return names
+})
+
+// runBy returns who runs a path; nil where it is not known here.
+func runBy(path string) []string {
+	p, _ := lockpath.Named(path)
+	return p.By
+}

@@ -147,6 +147,12 @@ func oneLine(query string) string {
 		}
 	}
 	line := strings.Join(strings.Fields(query), " ")
+	switch { // of lockorder's own, long and alike: what they take shows anyway
+	case strings.HasPrefix(line, "SELECT got, set_config("):
+		return "opens its transaction, with its keys"
+	case strings.HasPrefix(line, "WITH RECURSIVE asked AS MATERIALIZED"):
+		return "locks rows"
+	}
 	if runes := []rune(line); len(runes) > longestStatement {
 		line = string(runes[:longestStatement-1]) + "…"
 	}
