@@ -125,7 +125,8 @@ func TestAWebhookIsOneTrace(t *testing.T) {
 	}
 	require.True(t, waited, "the wait was measured: %s", receiver.MetricsText())
 	text := receiver.MetricsText()
-	for _, part := range []string{lockmetrics.LaneSize, "temporal_activity_execution_latency", "db.client.operation.duration", "bursar.webhooks"} {
+	for _, part := range []string{lockmetrics.LaneSize, "temporal_activity_execution_latency", "db.client.operation.duration", "bursar.webhooks",
+		"http.client.request.duration", "http.server.request.duration"} {
 		require.Contains(t, text, part)
 	}
 	for what, private := range map[string]string{"the subscription": sub, "the customer": customer, "the organisation": "acme", "a signing secret": secret,

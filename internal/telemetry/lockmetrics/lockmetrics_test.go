@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -274,9 +275,17 @@ func TestBucketsSuitLockWaits(t *testing.T) {
 	o.Observe = func(lockorder.Event) { heard++ }
 	m.Configure(&o)
 	lock := lockorder.InvoiceKey("in_1")
-	lengths := []time.Duration{500 * time.Microsecond, 2 * time.Millisecond, 40 * time.Millisecond,
-		240 * time.Millisecond, 480 * time.Millisecond, 960 * time.Millisecond, 1900 * time.Millisecond, // turns
-		4900 * time.Millisecond, 5050 * time.Millisecond, 14 * time.Second, 29 * time.Second, time.Minute}
+	ms := func(n ...int) (all []time.Duration) {
+		for _, n := range n {
+			all = append(all, time.Duration(n)*time.Millisecond)
+		}
+		return all
+	}
+	lengths := slices.Concat(
+		ms(1, 2, 40),                           // short ones
+		ms(240, 480, 700, 960, 1400, 1900),     // turns of a rule change, and what lies between them
+		ms(4900, 5050, 14_000, 29_000, 60_000), // the lock time-out from both sides, the budgets, and beyond
+	)
 	for _, waited := range lengths {
 		o.Observe(lockorder.Event{Context: t.Context(), Path: "test", Kind: lockorder.Plain, Took: lock, Waited: waited})
 	}
