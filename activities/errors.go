@@ -41,6 +41,7 @@ const (
 	ErrTypeAlreadyExists      = "AlreadyExists"
 	ErrTypeInvalidArgument    = "InvalidArgument"
 	ErrTypeLinkedElsewhere    = "LinkedElsewhere"
+	ErrTypeExhausted          = "Exhausted" // an allowance does not hold what was asked for; nothing was done
 	ErrTypeUnknown            = "Unknown" // nothing that this table knows
 )
 
@@ -104,6 +105,8 @@ func judge(err error) rule {
 		return rule{errType: ErrTypeLockOrderViolation, final: true}
 	case errors.As(err, &elsewhere):
 		return rule{errType: ErrTypeLinkedElsewhere, final: true}
+	case errors.Is(err, entitlements.ErrExhausted):
+		return rule{errType: ErrTypeExhausted, final: true, expected: true}
 	case errors.Is(err, entitlements.ErrNotFound):
 		return rule{errType: ErrTypeNotFound, final: true}
 	case errors.Is(err, entitlements.ErrExists):

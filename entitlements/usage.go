@@ -10,15 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/bursarhq/bursar/entitlements/internal/entitlementsdb"
+	"github.com/bursarhq/bursar/internal/lockpath"
 	"github.com/bursarhq/bursar/lockorder"
-)
-
-// Names of the paths of this file's transactions.
-const (
-	pathSpend   = "usage-spend"
-	pathRelease = "usage-release"
-	pathRaise   = "usage-raise"
-	pathBound   = "usage-bound"
 )
 
 // MaxSpendID is the most characters that the id of a spend may have.
@@ -107,7 +100,8 @@ func Spend(ctx context.Context, db *lockorder.DB, s Spending) (Spent, error) {
 	}
 	var spent Spent
 	var seen peek
-	spec := lockorder.Spec{Path: pathSpend, Kind: lockorder.Plain, Handed: seen.handed(s.counter(), s.ID)}
+	spec := lockpath.UsageSpend.Spec()
+	spec.Handed = seen.handed(s.counter(), s.ID)
 	err := db.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) (err error) {
 		spent, err = s.in(ctx, tx, seen)
 		return err
@@ -191,6 +185,19 @@ func (c Counter) check() error {
 		return fmt.Errorf("%w: no resource key is named", ErrInvalid)
 	}
 	return nil
+}
+
+// CheckCounter answers why a counter cannot be used: its pool or key does not exist (ErrNotFound), or its key counts nothing
+// (ErrInvalid). It is for who wants to know before a lock is taken elsewhere; Spend and the others look by themselves.
+func CheckCounter(ctx context.Context, q lockorder.Querier, c Counter) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	var seen peek
+	if err := seen.read(ctx, q, c, ""); err != nil {
+		return err
+	}
+	return seen.check(ctx, q, c)
 }
 
 func checkSpendID(id string) error {

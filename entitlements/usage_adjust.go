@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/bursarhq/bursar/entitlements/internal/entitlementsdb"
+	"github.com/bursarhq/bursar/internal/lockpath"
 	"github.com/bursarhq/bursar/lockorder"
 )
 
@@ -44,7 +45,8 @@ func Release(ctx context.Context, db *lockorder.DB, r Releasing) (Released, erro
 	}
 	var released Released
 	var seen peek
-	spec := lockorder.Spec{Path: pathRelease, Kind: lockorder.Plain, Handed: seen.handed(r.counter(), r.ID)}
+	spec := lockpath.UsageRelease.Spec()
+	spec.Handed = seen.handed(r.counter(), r.ID)
 	err := db.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) (err error) {
 		released, err = r.in(ctx, tx, seen)
 		return err
@@ -114,7 +116,7 @@ type Adjusted struct {
 // stands also where it exceeds the limit; nothing can be spent then. n is 0 to MaxNumber. A repeat changes nothing.
 // Errors wrap ErrInvalid or ErrNotFound.
 func RaiseTo(ctx context.Context, db *lockorder.DB, c Counter, n int64) (Adjusted, error) {
-	return adjusting{c, &n, nil}.run(ctx, db, pathRaise)
+	return adjusting{c, &n, nil}.run(ctx, db, lockpath.UsageRaise)
 }
 
 // RaiseToIn is RaiseTo in the caller's transaction, of any kind: see SpendIn.
@@ -125,7 +127,7 @@ func RaiseToIn(ctx context.Context, tx *lockorder.Tx, c Counter, n int64) (Adjus
 // Bound makes a counter n at most, in a transaction of its own: it is for who has counted what there is, and mends a counter
 // that says more. Spends stay remembered. n is 0 to MaxNumber. A repeat changes nothing. Errors wrap ErrInvalid or ErrNotFound.
 func Bound(ctx context.Context, db *lockorder.DB, c Counter, n int64) (Adjusted, error) {
-	return adjusting{c, nil, &n}.run(ctx, db, pathBound)
+	return adjusting{c, nil, &n}.run(ctx, db, lockpath.UsageBound)
 }
 
 // BoundIn is Bound in the caller's transaction, of any kind: see SpendIn.
@@ -148,13 +150,14 @@ func (a adjusting) check() error {
 	return a.Counter.check()
 }
 
-func (a adjusting) run(ctx context.Context, db *lockorder.DB, path string) (Adjusted, error) {
+func (a adjusting) run(ctx context.Context, db *lockorder.DB, path lockpath.Path) (Adjusted, error) {
 	if err := a.check(); err != nil {
 		return Adjusted{}, err
 	}
 	var adjusted Adjusted
 	var seen peek
-	spec := lockorder.Spec{Path: path, Kind: lockorder.Plain, Handed: seen.handed(a.Counter, "")}
+	spec := path.Spec()
+	spec.Handed = seen.handed(a.Counter, "")
 	err := db.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) (err error) {
 		adjusted, err = a.in(ctx, tx, seen)
 		return err

@@ -13,5 +13,9 @@ func acts(operator *activities.Operator) map[string]any {
 		contract.ActTierReorder:        operator.TierReorder,
 		contract.ActDefaultChange:      operator.DefaultChange,
 		contract.ActOrganizationCreate: operator.OrganizationCreate,
+		contract.ActUsageSpend:         operator.UsageSpend,
+		contract.ActUsageRelease:       operator.UsageRelease,
+		contract.ActUsageRaise:         operator.UsageRaise,
+		contract.ActUsageBound:         operator.UsageBound,
 	}
 }

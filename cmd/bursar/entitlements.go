@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
@@ -157,6 +161,14 @@ func endReason(word string) string {
 		return "its item changed to another product"
 	case entitlements.EndMappingChanged:
 		return "its price now stands for another product"
+	case "tier_removed":
+		return "its tier was removed"
+	case "expired":
+		return "the grant's time is over"
+	case "revoked":
+		return "the grant was revoked"
+	case "extended":
+		return "another grant goes on from it"
 	}
 	return word
 }
@@ -185,6 +197,12 @@ func printReport(out io.Writer, org entitlements.Organization, r entitlements.Re
 		}
 		render(out, t)
 	}
+	printHeld(out, r)
+	printEnds(out, r)
+}
+
+// printHeld prints what is held and confers nothing, or, in the past, what was held.
+func printHeld(out io.Writer, r entitlements.Report) {
 	if len(r.Held) == 0 {
 		return
 	}
@@ -205,6 +223,35 @@ func printReport(out io.Writer, org entitlements.Organization, r entitlements.Re
 			}
 		}
 		t.AppendRow(table.Row{times(h.Position), through(h.Position), when(h.Since), note})
+	}
+	render(out, t)
+}
+
+// printEnds prints the ends that are known, the first first.
+func printEnds(out io.Writer, r entitlements.Report) {
+	ends := map[uuid.UUID]entitlements.Position{}
+	note := func(p entitlements.Position) {
+		if p.Until != nil && p.Until.After(r.At) {
+			ends[p.ID] = p
+		}
+	}
+	for _, l := range r.Lines {
+		for _, reason := range l.Reasons {
+			note(reason.Position)
+		}
+	}
+	for _, h := range r.Held {
+		note(h.Position)
+	}
+	if len(ends) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nEnds that are known:")
+	t := tableWriter("ENDS", "PRODUCT", "HELD THROUGH")
+	for _, p := range slices.SortedFunc(maps.Values(ends), func(a, b entitlements.Position) int {
+		return cmp.Or(a.Until.Compare(*b.Until), bytes.Compare(a.ID[:], b.ID[:]))
+	}) {
+		t.AppendRow(table.Row{when(*p.Until), times(p), through(p)})
 	}
 	render(out, t)
 }
@@ -246,8 +293,19 @@ func times(p entitlements.Position) string {
 
 func through(p entitlements.Position) string {
 	switch {
+	case p.IsDueFloor():
+		return "the default of its type, due since what was above it ended, and not written yet"
 	case p.Source == "default":
 		return "the default of its type"
+	case p.Grant != nil:
+		s := fmt.Sprintf("grant %s (%s)", p.Grant.ID, p.Grant.State)
+		if p.Grant.Origin == "grandfathered" {
+			s += ", kept when the default changed"
+		}
+		if p.Grant.Note != "" {
+			s += fmt.Sprintf(", %q", p.Grant.Note)
+		}
+		return s
 	case p.SubscriptionID == "":
 		return p.Source
 	case p.Status == "":
@@ -296,6 +354,8 @@ func whyNot(h entitlements.Held, at time.Time) string {
 		return "begins " + when(h.Since)
 	case entitlements.WhyNoRules:
 		return "its product carries no rule"
+	case entitlements.WhyRemoved:
+		return "its tier was removed, and nothing takes its place"
 	}
 	return h.Why
 }

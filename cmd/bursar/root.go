@@ -116,6 +116,7 @@ var commands = []func(*app) *cobra.Command{
 	newProductCommand,
 	newSetCommand,
 	newTierCommand,
+	newUsageCommand,
 	newWorkerCommand,
 }
 
@@ -173,6 +174,9 @@ func group(cmd *cobra.Command) *cobra.Command {
 
 var errNoDatabaseURL = errors.New("DATABASE_URL is not set; it names the PostgreSQL database, like postgres://user:password@host:5432/bursar")
 
+// lockOptions is what the options of the database begin with. The tests replace it before anything runs, to see the locks.
+var lockOptions = db.LockOptions
+
 // openDB opens the database of DATABASE_URL, once, and checks that its schema is the one that this program knows.
 func (a *app) openDB(ctx context.Context) (*lockorder.DB, error) {
 	if a.database != nil {
@@ -186,7 +190,7 @@ func (a *app) openDB(ctx context.Context) (*lockorder.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := db.LockOptions()
+	options := lockOptions()
 	options.MaxConns, options.Pooled = 4, pooled
 	options.Holder = lockview.Namer(lockview.Command(a.words))
 	opened, err := lockorder.Open(ctx, url, options)
