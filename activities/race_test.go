@@ -338,7 +338,7 @@ func TestRealDatabaseFailuresAreRetryable(t *testing.T) {
 // patient replaces the rig's database handle by one that waits for locks as long as it does by default.
 func (r *rig) patient() {
 	r.t.Helper()
-	db, err := lockorder.Open(r.t.Context(), r.database.URL(), lockorder.Options{Observe: locktest.Observe, NowSQL: "SELECT core.clock()", MaxConns: 4})
+	db, err := lockorder.Open(r.t.Context(), r.database.URL(), locktest.Watched(lockorder.Options{NowSQL: "SELECT core.clock()", MaxConns: 4}))
 	require.NoError(r.t, err)
 	r.t.Cleanup(db.Close)
 	r.db, r.subs = db, &activities.Subscriptions{DB: db, Stripe: r.client}

@@ -29,7 +29,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	database := pgtest.New(t)
 	// Enough for every test to wait at once: half of it is the lane.
-	db, err := lockorder.Open(t.Context(), database.URL(), lockorder.Options{Observe: locktest.Observe, NowSQL: "SELECT core.clock()", MaxConns: 16})
+	db, err := lockorder.Open(t.Context(), database.URL(), locktest.Watched(lockorder.Options{NowSQL: "SELECT core.clock()", MaxConns: 16}))
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	r := &rig{db: db, pool: database.Pool(t), acme: uuid.New(), tern: uuid.New(), gold: uuid.New(), mug: uuid.New()}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/bursarhq/bursar/db"
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/lockorder"
 )
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(childMode); mode != "" {
 		child(mode) // this binary runs again as a process that migrates
 	}
-	pgtest.Main(m)
+	locktest.Main(m)
 }
 
 func wantText(t *testing.T, err error, parts ...string) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/bursarhq/bursar/db"
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/lockorder"
 )
@@ -14,7 +15,7 @@ import (
 func TestLockOptions(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
-	options := db.LockOptions()
+	options := locktest.Watched(db.LockOptions())
 	options.MaxConns = 4
 	opened, err := lockorder.Open(t.Context(), database.URL(), options)
 	if err != nil {

@@ -58,7 +58,7 @@ func newHouse(t testing.TB) *house {
 	pool := database.Pool(t)
 	_, err := pool.Exec(t.Context(), catalogueSQL)
 	require.NoError(t, err)
-	db, err := lockorder.Open(t.Context(), database.URL(), lockorder.Options{Observe: locktest.Observe, NowSQL: "SELECT core.clock()"})
+	db, err := lockorder.Open(t.Context(), database.URL(), locktest.Watched(lockorder.Options{NowSQL: "SELECT core.clock()"}))
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	h := &house{t: t, db: db, pool: pool, ids: map[string]uuid.UUID{}}

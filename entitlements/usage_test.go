@@ -37,7 +37,7 @@ func newPlan(t testing.TB) (*house, uuid.UUID) {
 // opened is another handle on the house's database.
 func (h *house) opened(change func(*lockorder.Options)) *lockorder.DB {
 	h.t.Helper()
-	o := lockorder.Options{Observe: locktest.Observe, NowSQL: "SELECT core.clock()"}
+	o := locktest.Watched(lockorder.Options{NowSQL: "SELECT core.clock()"})
 	if change != nil {
 		change(&o)
 	}

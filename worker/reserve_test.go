@@ -36,9 +36,9 @@ func (b broken) Subscription(ctx context.Context, id string) (*stripe.Subscripti
 func TestTheReserveBoundsTheIOQueue(t *testing.T) {
 	r := newRig(t, "reserve")
 	r.config.DBMaxConns, r.config.DBReserve = 4, 2
-	pool, err := lockorder.Open(t.Context(), r.database.URL(), lockorder.Options{
-		NowSQL: "SELECT core.clock()", MaxConns: 4, Budget: 90 * time.Second, LockTimeout: 80 * time.Second, // nobody gives up during the test
-	})
+	options := watchedOptions()
+	options.MaxConns, options.Budget, options.LockTimeout = 4, 90*time.Second, 80*time.Second // nobody gives up during the test
+	pool, err := lockorder.Open(t.Context(), r.database.URL(), options)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	client := stripeapi.New(r.config.stripe())

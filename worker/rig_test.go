@@ -17,7 +17,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursarhq/bursar/activities"
+	"github.com/bursarhq/bursar/db"
 	"github.com/bursarhq/bursar/internal/devstack"
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/internal/stripeapi/standin"
 	"github.com/bursarhq/bursar/lockorder"
@@ -33,14 +35,15 @@ var temporalServer = sync.OnceValues(func() (*devstack.Temporal, error) {
 })
 
 func TestMain(m *testing.M) {
+	lockOptions = watchedOptions
 	if os.Getenv(workerProcess) != "" {
-		if err := runWorkerProcess(); err != nil {
+		if err := errors.Join(runWorkerProcess(), locktest.EndProcess()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
-	pgtest.Main(m, func() error {
+	locktest.Main(m, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		server, err := temporalServer()
@@ -50,6 +53,9 @@ func TestMain(m *testing.M) {
 		return server.Stop(ctx)
 	})
 }
+
+// watchedOptions are the product's, seen by the order graph.
+func watchedOptions() lockorder.Options { return locktest.Watched(db.LockOptions()) }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
@@ -118,7 +124,9 @@ func newRig(t *testing.T, name string) *rig {
 	url, err := r.stripe.Start(context.Background())
 	require.NoError(t, err)
 	t.Cleanup(r.stripe.Close)
-	r.db, err = lockorder.Open(t.Context(), r.database.URL(), lockorder.Options{NowSQL: "SELECT core.clock()", MaxConns: 4})
+	options := watchedOptions()
+	options.MaxConns = 4
+	r.db, err = lockorder.Open(t.Context(), r.database.URL(), options)
 	require.NoError(t, err)
 	t.Cleanup(r.db.Close)
 	conn := r.database.Conn(t)

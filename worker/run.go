@@ -165,8 +165,11 @@ func stop(workers []worker.Worker, logger *slog.Logger) {
 	}
 }
 
+// lockOptions is what the options of the database begin with. The tests replace it before anything runs, to see the locks.
+var lockOptions = db.LockOptions
+
 func openDB(ctx context.Context, config Config) (*lockorder.DB, error) {
-	options := db.LockOptions()
+	options := lockOptions()
 	options.MaxConns, options.Pooled, options.Configure = config.DBMaxConns, config.pooled(), telemetry.ConfigurePool
 	options.Holder = lockview.Namer("worker")
 	pool, err := lockmetrics.Open(ctx, config.DatabaseURL.Reveal(), options)

@@ -91,8 +91,9 @@ func (s *shell) serve() {
 	config.StripeURL = url
 	running, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ready, ended := make(chan struct{}), make(chan error, 1)
+	pool := s.database()
 	go func() {
-		ended <- worker.Run(running, config, worker.Options{Logger: newLogger(t.Output(), config.LogLevel), TelemetryIsSet: true, Ready: func() { close(ready) }})
+		ended <- worker.Run(running, config, worker.Options{DB: pool, Logger: newLogger(t.Output(), config.LogLevel), TelemetryIsSet: true, Ready: func() { close(ready) }})
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -112,7 +113,7 @@ func (s *shell) serve() {
 // database opens the shell's database as the product does.
 func (s *shell) database() *lockorder.DB {
 	s.t.Helper()
-	db, err := lockorder.Open(s.t.Context(), s.env["DATABASE_URL"], lockorder.Options{NowSQL: "SELECT core.clock()"})
+	db, err := lockorder.Open(s.t.Context(), s.env["DATABASE_URL"], watchedOptions())
 	require.NoError(s.t, err)
 	s.t.Cleanup(db.Close)
 	return db

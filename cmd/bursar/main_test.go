@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bursarhq/bursar/activities"
+	"github.com/bursarhq/bursar/db"
 	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/lockorder"
 )
@@ -23,8 +25,12 @@ func TestMain(m *testing.M) {
 	if code, is := runLockChild(); is {
 		os.Exit(code)
 	}
-	pgtest.Main(m, stopTemporal)
+	lockOptions = watchedOptions
+	locktest.Main(m, stopTemporal)
 }
+
+// watchedOptions are the product's, seen by the order graph.
+func watchedOptions() lockorder.Options { return locktest.Watched(db.LockOptions()) }
 
 const catalogFile = `
 resource_keys:
@@ -130,7 +136,7 @@ func (s *shell) organization(slug, name, kind string) {
 
 func (s *shell) subscription(do func(context.Context, *lockorder.Tx, entitlements.Act, entitlements.Subscription) error) {
 	s.t.Helper()
-	db, err := lockorder.Open(s.t.Context(), s.env["DATABASE_URL"], lockorder.Options{NowSQL: "SELECT core.clock()"})
+	db, err := lockorder.Open(s.t.Context(), s.env["DATABASE_URL"], watchedOptions())
 	require.NoError(s.t, err)
 	defer db.Close()
 	org, err := entitlements.FindOrganization(s.t.Context(), db.Reader(), "acme")

@@ -51,7 +51,7 @@ type house struct {
 func newHouse(t testing.TB) *house {
 	t.Helper()
 	database := pgtest.New(t)
-	db, err := lockorder.Open(t.Context(), database.URL(), lockorder.Options{Observe: locktest.Observe, NowSQL: "SELECT core.clock()"})
+	db, err := lockorder.Open(t.Context(), database.URL(), locktest.Watched(lockorder.Options{NowSQL: "SELECT core.clock()"}))
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	return &house{t, db, database.Pool(t)}

@@ -24,7 +24,7 @@ type Scenario struct {
 	Act Act
 	// Outside tells what the act has done outside the database, to be compared too. It runs in the test's process.
 	Outside func(ctx context.Context, e *Env) (string, error)
-	// Options are those of the act's database. NowSQL, MaxConns and Observe are filled in.
+	// Options are those of the act's database. NowSQL and MaxConns are filled in, and Watch is told.
 	Options lockorder.Options
 }
 

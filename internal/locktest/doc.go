@@ -59,7 +59,8 @@
 //
 // # The order graph
 //
-// [Observe] records every "held A, took B" of the transactions that it is told of: those of this package's
-// databases, and those that a test opens with lockorder.Options{Observe: locktest.Observe}. [Main] fails the run of a package where an
-// edge goes against the ranks or edges close a circle, and writes the edges to the folder BURSAR_ORDER_GRAPH_DIR, if set.
+// Every "held A, took B" is recorded, and every end, of the transactions on this package's databases and on those that a test
+// opens with options given to [Watch]. [Main] fails the run of a package where an edge goes against the ranks or edges
+// close a circle, and writes them to the folder BURSAR_ORDER_GRAPH_DIR, if set, where package lockdoc finds those of the whole
+// module. A path that a test makes up for itself has a name that begins with "test".
 package locktest

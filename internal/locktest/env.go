@@ -88,7 +88,7 @@ func newEnv(ctx context.Context, name, url string, values map[string]string, o l
 	if o.MaxConns == 0 {
 		o.MaxConns = 4
 	}
-	o.Observe = Observe
+	Watch(&o)
 	configure := o.Configure
 	o.Configure = func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["application_name"] = name

@@ -2,52 +2,64 @@ package locktest
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
+	"github.com/bursarhq/bursar/internal/lockgraph"
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-// envGraphDir names the folder that the edges are written to.
-const envGraphDir = "BURSAR_ORDER_GRAPH_DIR"
-
-// Edge says that a path took a lock of one class while it held one of another.
-type Edge struct {
-	Path string `json:"path"`
-	Kind string `json:"kind"`
-	// Held is a class of which a lock was held, empty when none was: then Took is the transaction's first.
-	Held string `json:"held"`
-	Took string `json:"took"`
-	// Count is how often it was seen; several locks of the held class count once each.
-	Count int `json:"count"`
-}
-
-// graph collects edges. Several transactions may report at once.
+// graph collects edges and runs. Several transactions may report at once.
 type graph struct {
 	mu     sync.Mutex
-	edges  map[Edge]int // by the edge without its count
+	edges  map[lockgraph.Edge]int // by the edge without its count
+	runs   map[lockgraph.Run]*lockgraph.Run
 	broken map[string]bool
+	// dir is where the graph goes; empty where nobody asked for it. It is read while tests run: go test then knows that a
+	// run with another folder is another run, and does not take it from its cache.
+	dir func() string
 }
 
-func newGraph() *graph { return &graph{edges: map[Edge]int{}, broken: map[string]bool{}} }
+func newGraph() *graph {
+	return &graph{
+		edges: map[lockgraph.Edge]int{}, runs: map[lockgraph.Run]*lockgraph.Run{}, broken: map[string]bool{},
+		dir: sync.OnceValue(func() string { return os.Getenv(lockgraph.EnvDir) }),
+	}
+}
 
 // theGraph is the one of this process.
 var theGraph = newGraph()
 
-// Observe records an event of a transaction. It is made for lockorder.Options.Observe.
-func Observe(e lockorder.Event) { theGraph.add(e) }
+// Watch lets the order graph see the transactions of a database that is opened with these options, beside whoever sees
+// them already.
+func Watch(o *lockorder.Options) { theGraph.watch(o) }
 
-func (g *graph) add(e lockorder.Event) {
+func (g *graph) watch(o *lockorder.Options) {
+	o.Observe, o.Ended = both(g.took, o.Observe), both(g.ended, o.Ended)
+}
+
+func both[E any](first, second func(E)) func(E) {
+	if second == nil {
+		return first
+	}
+	return func(e E) { first(e); second(e) }
+}
+
+// Watched is Watch for options that are written where they are used.
+func Watched(o lockorder.Options) lockorder.Options {
+	Watch(&o)
+	return o
+}
+
+func (g *graph) took(e lockorder.Event) {
+	g.dir()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	edge := Edge{Path: e.Path, Kind: e.Kind.String(), Took: e.Took.Class().Name}
+	edge := lockgraph.Edge{Path: e.Path, Kind: e.Kind.String(), Took: e.Took.Class().Name}
 	if len(e.Held) == 0 {
 		g.edges[edge]++
 	}
@@ -57,6 +69,23 @@ func (g *graph) add(e lockorder.Event) {
 		if !ascending(held, e.Took) {
 			g.broken[fmt.Sprintf("path %s held %s and took %s, which ranks below it", e.Path, held, e.Took)] = true
 		}
+	}
+}
+
+func (g *graph) ended(e lockorder.TxEvent) {
+	g.dir()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := lockgraph.Run{Path: e.Path, Kind: e.Kind.String()}
+	run := g.runs[key]
+	if run == nil {
+		run = &lockgraph.Run{Path: key.Path, Kind: key.Kind}
+		g.runs[key] = run
+	}
+	if e.Err == nil {
+		run.Committed++
+	} else {
+		run.Failed++
 	}
 }
 
@@ -71,119 +100,48 @@ func ascending(a, b lockorder.Lock) bool {
 	return a.Key() < b.Key()
 }
 
-// Edges returns what has been recorded in this process, by path and class.
-func Edges() []Edge { return theGraph.list() }
-
-func (g *graph) list() []Edge {
+// file is what the graph has seen until now.
+func (g *graph) file() lockgraph.File {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out := make([]Edge, 0, len(g.edges))
+	var f lockgraph.File
 	for edge, count := range g.edges {
 		edge.Count = count
-		out = append(out, edge)
+		f.Edges = append(f.Edges, edge)
 	}
-	slices.SortFunc(out, func(a, b Edge) int {
-		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Held, b.Held), cmp.Compare(a.Took, b.Took))
-	})
-	return out
+	lockgraph.Sort(f.Edges)
+	for _, key := range slices.SortedFunc(maps.Keys(g.runs), compareRuns) {
+		f.Runs = append(f.Runs, *g.runs[key])
+	}
+	f.Broken = slices.Sorted(maps.Keys(g.broken))
+	return f
 }
 
-// check says what is wrong with the graph.
-func (g *graph) check() error {
-	edges := g.list()
+// end checks the graph and writes it where the environment says.
+func (g *graph) end() error {
+	f := g.file()
 	var wrong []error
-	g.mu.Lock()
-	for _, text := range slices.Sorted(maps.Keys(g.broken)) {
-		wrong = append(wrong, errors.New(text))
+	for _, text := range f.Broken {
+		wrong = append(wrong, fmt.Errorf("the order of locks: %s", text))
 	}
-	g.mu.Unlock()
-	if circle := circleOf(edges); circle != nil {
-		wrong = append(wrong, fmt.Errorf("locks are taken in a circle: %s", strings.Join(circle, " → ")))
+	if circle := lockgraph.Circle(f.Edges); circle != "" {
+		wrong = append(wrong, fmt.Errorf("the order of locks: they are taken in a circle: %s", circle))
+	}
+	if dir := g.dir(); dir != "" && len(f.Edges)+len(f.Runs) > 0 {
+		var err error
+		if f.Package, err = lockgraph.Package(); err == nil {
+			err = f.Write(dir)
+		}
+		wrong = append(wrong, err)
 	}
 	return errors.Join(wrong...)
 }
 
-// circleOf returns the classes of a circle, the first again at the end, or nil. It knows nothing of ranks.
-func circleOf(edges []Edge) []string {
-	next := map[string][]string{}
-	for _, e := range edges {
-		if e.Held != "" && e.Held != e.Took && !slices.Contains(next[e.Held], e.Took) {
-			next[e.Held] = append(next[e.Held], e.Took)
-		}
-	}
-	done := map[string]bool{}
-	var walk func(trail []string, at string) []string
-	walk = func(trail []string, at string) []string {
-		if i := slices.Index(trail, at); i >= 0 {
-			return append(slices.Clone(trail[i:]), at)
-		}
-		if done[at] {
-			return nil
-		}
-		for _, to := range next[at] {
-			if circle := walk(append(trail, at), to); circle != nil {
-				return circle
-			}
-		}
-		done[at] = true
-		return nil
-	}
-	for _, from := range slices.Sorted(maps.Keys(next)) {
-		if circle := walk(nil, from); circle != nil {
-			return circle
-		}
-	}
-	return nil
-}
+// EndProcess checks the order graph of this process and leaves it where the environment says. Main does it for a test binary; a
+// process that a test starts and that does not go through Main calls it at its end. One that is killed leaves none: let the
+// test's own process run the same path.
+func EndProcess() error { return theGraph.end() }
 
-// endGraph checks the graph and writes it where the environment says.
-func endGraph(g *graph) error {
-	err := g.check()
-	if err != nil {
-		err = fmt.Errorf("the order of locks: %w", err)
-	}
-	dir := os.Getenv(envGraphDir)
-	if edges := g.list(); dir != "" && len(edges) > 0 {
-		err = errors.Join(err, writeGraph(dir, edges))
-	}
-	return err
-}
-
-// writeGraph writes the edges to a file that is named after the package's folder.
-func writeGraph(dir string, edges []Edge) error {
-	name, err := packageName()
-	if err != nil {
-		return fmt.Errorf("write the order graph: %w", err)
-	}
-	text, err := json.MarshalIndent(struct {
-		Package string `json:"package"`
-		Edges   []Edge `json:"edges"`
-	}{name, edges}, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, "/", "-")+".json"), append(text, '\n'), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("write the order graph: %w", err)
-	}
-	return nil
-}
-
-// packageName is the folder of the tested package, from the module's root. Tests run in their package's folder.
-func packageName() (string, error) {
-	here, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for root := here; ; root = filepath.Dir(root) {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			name, err := filepath.Rel(root, here)
-			return filepath.ToSlash(name), err
-		}
-		if root == filepath.Dir(root) {
-			return "", fmt.Errorf("no go.mod above %s", here)
-		}
-	}
+func compareRuns(a, b lockgraph.Run) int {
+	return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Kind, b.Kind))
 }

@@ -48,7 +48,7 @@ type Interleaving struct {
 	Outside func(ctx context.Context, e *Env) (string, error)
 	// Schedules is how many are run where there are more; 0 means 60.
 	Schedules int
-	// Options are those of the acts' databases. NowSQL, MaxConns and Observe are filled in.
+	// Options are those of the acts' databases. NowSQL and MaxConns are filled in, and Watch is told.
 	Options lockorder.Options
 
 	schedule string // the only one to run, where it is set

@@ -9,5 +9,5 @@ import (
 // Main runs the tests of a package as pgtest.Main does, and then checks the order graph that they left. Call it from
 // TestMain.
 func Main(m *testing.M, after ...func() error) {
-	pgtest.Main(m, append(after, func() error { return endGraph(theGraph) })...)
+	pgtest.Main(m, append(after, EndProcess)...)
 }

@@ -15,12 +15,13 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/internal/telemetry/lockmetrics"
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { locktest.Main(m) }
 
 // rig is a database whose locks are measured.
 type rig struct {
@@ -45,6 +46,7 @@ func newRig(t *testing.T, change ...func(*lockorder.Options)) *rig {
 	for _, c := range change {
 		c(&options)
 	}
+	locktest.Watch(&options)
 	r.metrics.Configure(&options)
 	r.db, err = lockorder.Open(t.Context(), d.URL(), options)
 	require.NoError(t, err)
