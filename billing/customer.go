@@ -78,19 +78,26 @@ func LinkCustomer(ctx context.Context, tx *lockorder.Tx, customer string, organi
 	if by != ByOperator && by != ByCheckout {
 		return false, fmt.Errorf("%w: a customer is linked by the operator or by a checkout, not by %q", ErrInvalid, by)
 	}
-	if _, err := tx.LockExisting(ctx, lockorder.CustomerRow(customer)); err != nil {
+	missing, err := tx.LockExisting(ctx, lockorder.CustomerRow(customer))
+	if err != nil {
 		return false, err
 	}
-	q := billingdb.New(tx)
-	added, err := q.AddLink(ctx, billingdb.AddLinkParams{ID: customer, OrganizationID: organization, LinkedBy: string(by)})
-	if err != nil {
-		return false, fmt.Errorf("linking customer %s: %w", customer, err)
-	}
-	if added > 0 {
-		return true, nil
+	if len(missing) > 0 {
+		// It waits for another transaction that makes the same link.
+		made := billingdb.New(tx.MayWait("stripe.customers.id", customer))
+		added, err := made.AddLink(ctx, billingdb.AddLinkParams{ID: customer, OrganizationID: organization, LinkedBy: string(by)})
+		if err != nil {
+			return false, fmt.Errorf("linking customer %s: %w", customer, err)
+		}
+		if err := tx.Lock(ctx, missing...); err != nil {
+			return false, err
+		}
+		if added > 0 {
+			return true, nil
+		}
 	}
 	// It stood before, or was made while the insert waited. Read in a statement of its own, which sees both.
-	row, err := q.ReadLink(ctx, customer)
+	row, err := billingdb.New(tx).ReadLink(ctx, customer)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("reading the link of customer %s: %w", customer, err)

@@ -110,7 +110,9 @@ func CreateOrganization(ctx context.Context, tx *lockorder.Tx, act Act, n NewOrg
 			return Organization{}, fmt.Errorf("reading organisation %s: %w", n.ID, err)
 		}
 	}
-	made, err := q.InsertOrganization(ctx, entitlementsdb.InsertOrganizationParams{ID: org.ID, Slug: org.Slug, Name: org.Name, TypeID: typeID})
+	// It waits for another transaction that makes an organisation of this slug.
+	maker := entitlementsdb.New(tx.MayWait("core.organizations.slug", org.Slug))
+	made, err := maker.InsertOrganization(ctx, entitlementsdb.InsertOrganizationParams{ID: org.ID, Slug: org.Slug, Name: org.Name, TypeID: typeID})
 	switch {
 	case err != nil:
 		return Organization{}, fmt.Errorf("making organisation %q: %w", n.Slug, err)

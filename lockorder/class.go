@@ -212,6 +212,8 @@ func checkClasses(table []*Class) error {
 			return fmt.Errorf("class %d (%q) lacks a name, what it serializes, or why it sits there", i, c.Name)
 		case seen[c.Name]:
 			return fmt.Errorf("two classes are called %q: they would share keys", c.Name)
+		case c.Name == uniqueKey.Name:
+			return fmt.Errorf("class %q has the name of what waits for a unique key", c.Name)
 		case strings.ContainsAny(c.Name, ":%"):
 			return fmt.Errorf("class name %q has a character that separates the parts of a key", c.Name)
 		case i > 0 && c.Rank <= table[i-1].Rank:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -94,6 +95,7 @@ type DB struct {
 	opts            Options
 	deadlockTimeout time.Duration
 	lane            lane
+	simple          bool          // statements are sent by the simple protocol, which prepares none
 	places          chan struct{} // nil, or a place for each transaction that may be open at once
 }
 
@@ -127,7 +129,10 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database cannot be opened: %w", err)
 	}
-	db := &DB{pool: pool, opts: opts, lane: newLane(opts.LaneShare, config.MaxConns)}
+	db := &DB{
+		pool: pool, opts: opts, lane: newLane(opts.LaneShare, config.MaxConns),
+		simple: config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol,
+	}
 	if err := db.checkServer(ctx); err != nil {
 		pool.Close()
 		return nil, err

@@ -4,10 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // LockOrMake locks one row, which it makes where there is none yet, and tells whether it did. The insert is one
@@ -34,7 +30,12 @@ func (tx *Tx) LockOrMake(ctx context.Context, row Lock, insert string, args ...a
 	if err != nil || len(missing) == 0 {
 		return false, err
 	}
-	if made, err = tx.make(ctx, row, insert, args); err != nil {
+	err = tx.inLane(ctx, row, insert, args, func(ctx context.Context, sql string, args []any) error {
+		tag, err := tx.conn.Exec(ctx, sql, args...)
+		made = tag.RowsAffected() > 0
+		return err
+	})
+	if err != nil {
 		return false, failedStep("making "+row.String(), err)
 	}
 	missing, err = tx.takeRows(ctx, wanted)
@@ -42,29 +43,6 @@ func (tx *Tx) LockOrMake(ctx context.Context, row Lock, insert string, args ...a
 		err = failedStep("locking "+row.String(), ErrNoRow)
 	}
 	return made, err
-}
-
-// make runs the insert in the lane, or, under the exclusive rendezvous, for a brief wait at most.
-func (tx *Tx) make(ctx context.Context, row Lock, insert string, args []any) (made bool, err error) {
-	timeout := briefWait
-	if !tx.exclusive() {
-		var leave func()
-		if timeout, leave, err = tx.mayWait(); err != nil {
-			return false, tx.refused(ctx, row, 0, err)
-		}
-		defer leave()
-	}
-	begun := time.Now()
-	batch := &pgx.Batch{}
-	batch.Queue("SELECT set_config('lock_timeout', $1, true)", millis(timeout))
-	batch.Queue(waitComment(row, tx.spec.Path)+insert, args...).Exec(func(tag pgconn.CommandTag) error {
-		made = tag.RowsAffected() > 0
-		return nil
-	})
-	if err := tx.conn.SendBatch(ctx, batch).Close(); err != nil {
-		return false, tx.refused(ctx, row, time.Since(begun), tx.explain(err))
-	}
-	return made, nil
 }
 
 // checkInsert refuses a text that is not one INSERT which does nothing on a conflict.

@@ -35,6 +35,7 @@ var mutants = []mutant{
 	{"handed statements unguarded", "handed.go", "if len(keys) > 0 {", "if false {", "TestHandedDoNotRunWhenBusy"},
 	{"handed locks allowed", "handed.go", "errors.Join(checkLockless(sql), checkArguments(args))", "errors.Join(checkArguments(args))", "TestHandedFail"},
 	{"COMMIT's tag unchecked", "tx.go", `tag.String() == "COMMIT"`, `tag.String() != ""`, "TestVerdicts"},
+	{"may wait without a place", "maywait.go", "	if !tx.exclusive() {\n		_, leave, err := tx.mayWait()", "	if false {\n		_, leave, err := tx.mayWait()", "TestMayWait"},
 	{"COMMIT unbounded", "tx.go", "context.WithDeadline(context.WithoutCancel(ctx), tx.deadline)", "context.WithTimeout(context.WithoutCancel(ctx), endTimeout)", "TestSlowCommit"},
 	{"guard's state ignored", "handed.go", "return SQLState(err) == o.GuardState", "return err != nil", "TestGuards"},
 	{"rollback on the cancelled context", "tx.go", "	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)\n	defer cancel()\n	for range 3 {",
