@@ -83,7 +83,7 @@ func (l Lock) String() string {
 	case l.Label != "":
 		fmt.Fprintf(&b, " (%s)", l.Label)
 	}
-	if l.Key != nil && l.Mode == "shared" || l.Mode == "exclusive" && (l.Class == "materialization" || l.Owner == OwnerOther) {
+	if l.Mode == "shared" || l.Mode == "exclusive" && (l.Class == "materialization" || l.Owner == OwnerOther) {
 		b.WriteString(", " + l.Mode)
 	}
 	return b.String()
