@@ -68,6 +68,9 @@ func (f File) Write(dir string) error {
 	return nil
 }
 
+// ErrNone is what Read answers for a folder in which no process left anything.
+var ErrNone = errors.New("no test has left an order graph")
+
 // Read reads what the processes of one run left in a folder. A file that cannot be read is an error: it could be the one
 // with the edge that matters.
 func Read(dir string) ([]File, error) {
@@ -76,7 +79,7 @@ func Read(dir string) ([]File, error) {
 		return nil, fmt.Errorf("read the order graph: %w", err)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("read the order graph: no test has left one in %s; make test sets %s and runs them", dir, EnvDir)
+		return nil, fmt.Errorf("%w in %s; make test sets %s and runs them", ErrNone, dir, EnvDir)
 	}
 	files := make([]File, len(names))
 	for i, name := range names {
