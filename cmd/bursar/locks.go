@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -171,15 +170,11 @@ func (a *app) watch(ctx context.Context, first []byte, frame func() ([]byte, err
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for shown := first; ; {
-		switch {
-		case redraw:
-			if err := a.redraw(shown, every); err != nil {
-				return err
-			}
-		default:
-			if _, err := a.out.Write(shown); err != nil {
-				return err
-			}
+		if redraw {
+			shown = []byte(redrawn(string(shown), terminalHeight(a.out), every))
+		}
+		if _, err := a.out.Write(shown); err != nil {
+			return err
 		}
 		for {
 			select {
@@ -203,13 +198,14 @@ func (a *app) watch(ctx context.Context, first []byte, frame func() ([]byte, err
 	}
 }
 
-// redraw puts a frame in the place of what the terminal shows. What does not fit is counted, so that nothing scrolls away.
-func (a *app) redraw(frame []byte, every time.Duration) error {
-	lines := strings.Split(strings.TrimSuffix(string(frame), "\n"), "\n")
+// redrawn is a frame that takes the place of what a terminal shows. What does not fit is counted, so that nothing scrolls
+// away; a height of 0 is not known.
+func redrawn(frame string, height int, every time.Duration) string {
+	lines := strings.Split(strings.TrimSuffix(frame, "\n"), "\n")
 	foot := fmt.Sprintf("every %s; Ctrl-C ends", every)
-	if height := terminalHeight(a.out); height > 3 && len(lines) > height-2 {
-		foot = fmt.Sprintf("%s more below: make the window taller, or leave out --watch; %s", plural(len(lines)-height+2, "line"), foot)
-		lines = lines[:height-2]
+	if room := height - 2; height > 3 && len(lines) > room { // the foot, and the cursor below it
+		foot = fmt.Sprintf("%s more below: make the window taller, or leave out --watch; %s", plural(len(lines)-room, "line"), foot)
+		lines = lines[:room]
 	}
 	const home, clearLine, clearBelow = "\x1b[H", "\x1b[K", "\x1b[J"
 	var b strings.Builder
@@ -218,6 +214,5 @@ func (a *app) redraw(frame []byte, every time.Duration) error {
 		b.WriteString(line + clearLine + "\n")
 	}
 	b.WriteString(clearBelow)
-	_, err := io.WriteString(a.out, b.String())
-	return err
+	return b.String()
 }

@@ -29,6 +29,7 @@ type lockChild struct {
 	Kind     lockorder.Kind
 	Keys     [][]string // each a class and its identity
 	Rows     [][]string
+	Hold     time.Duration // the bound of the exclusive rendezvous, where it is not the usual one
 }
 
 // runLockChild does what the environment asks of a child, if it does.
@@ -57,7 +58,7 @@ func runLockChild() (code int, is bool) {
 func (c lockChild) run(ctx context.Context) error {
 	db, err := lockorder.Open(ctx, c.URL, lockorder.Options{
 		MaxConns: 1, Budget: time.Hour, RuleChangeBudget: time.Hour, LockTimeout: time.Hour, IdleTimeout: time.Hour,
-		Holder: lockview.Namer(c.Workflow),
+		ExclusiveHold: c.Hold, Holder: lockview.Namer(c.Workflow),
 	})
 	if err != nil {
 		return err

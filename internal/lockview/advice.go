@@ -72,9 +72,6 @@ func adviseHolder(s *Session, at time.Time) string {
 // adviseWaiter is for a session that waits.
 func adviseWaiter(s *Session, at time.Time) string {
 	if s.Holder == nil {
-		if s.Waits.Seconds < grace.Seconds() {
-			return ""
-		}
 		return "Not Bursar's; it waits for as long as its own lock_timeout lets it. To end it: " + terminate(s)
 	}
 	if s.Waits.For.Class == "materialization" && s.Waits.For.Mode == "exclusive" {
