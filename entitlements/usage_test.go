@@ -31,6 +31,9 @@ func newPlan(t testing.TB) (*house, uuid.UUID) {
 	h := newHouse(t)
 	_, err := h.pool.Exec(t.Context(), allowancesSQL)
 	require.NoError(t, err)
+	var plan uuid.UUID
+	require.NoError(t, h.pool.QueryRow(t.Context(), `SELECT id FROM core.products WHERE slug = 'plan'`).Scan(&plan))
+	h.ids["plan"] = plan
 	return h, h.org("acme", "planned").DefaultPool
 }
 
