@@ -70,7 +70,7 @@ func newRigWith(t *testing.T, bounds lockorder.Options, options ...pgtest.Option
 	t.Helper()
 	r := &rig{t: t, database: pgtest.New(t, options...), stripe: standin.New(standin.Options{})}
 	own := db.LockOptions()
-	bounds.NowSQL, bounds.GuardSQL, bounds.GuardState, bounds.MaxConns = own.NowSQL, own.GuardSQL, own.GuardState, 16
+	bounds.NowSQL, bounds.Guard, bounds.GuardState, bounds.MaxConns = own.NowSQL, own.Guard, own.GuardState, 16
 	locktest.Watch(&bounds)
 	var err error
 	r.db, err = lockorder.Open(t.Context(), r.database.URL(), bounds)

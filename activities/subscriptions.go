@@ -71,11 +71,10 @@ func (s *Subscriptions) reconcile(ctx context.Context, request contract.Reconcil
 			return contract.ReconcileResult{}, err
 		}
 		var result contract.ReconcileResult
-		err = s.DB.Run(ctx, lockpath.SubscriptionReconcile.Spec(lockorder.SubscriptionKey(id)), func(ctx context.Context, tx *lockorder.Tx) error {
-			standing, err := billing.Version(ctx, tx, id)
-			if err != nil {
-				return err
-			}
+		var standing int64 // read under the key, in the flight that opens
+		spec := lockpath.SubscriptionReconcile.Spec(lockorder.SubscriptionKey(id))
+		spec.Handed = func(h *lockorder.Handed) { billing.HandVersion(h, id, &standing) }
+		err = s.DB.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) error {
 			if standing != noted {
 				return fmt.Errorf("subscription %s was read at version %d and stands at %d: %w", id, noted, standing, errMoved)
 			}

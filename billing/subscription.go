@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/bursarhq/bursar/billing/internal/billingdb"
 	"github.com/bursarhq/bursar/lockorder"
 )
@@ -35,6 +37,17 @@ func Version(ctx context.Context, q lockorder.Querier, subscriptionID string) (i
 		return 0, fmt.Errorf("reading the version of subscription %s: %w", subscriptionID, err)
 	}
 	return version, nil
+}
+
+// HandVersion hands the read of Version to the opening of a transaction that declares the subscription's key; version is
+// set once it has run, before the transaction's function does.
+func HandVersion(h *lockorder.Handed, subscriptionID string, version *int64) {
+	h.Queue(billingdb.ReadVersion, subscriptionID).QueryRow(func(row pgx.Row) error {
+		if err := row.Scan(version); err != nil {
+			return fmt.Errorf("reading the version of subscription %s: %w", subscriptionID, err)
+		}
+		return nil
+	})
 }
 
 // ReadSubscription returns a subscription's mirror, and false when there is no row.

@@ -39,10 +39,10 @@ type Options struct {
 	// NowSQL is the query that Tx.Now runs; it answers one timestamptz read from the clock at that moment. Default
 	// SELECT clock_timestamp().
 	NowSQL string
-	// GuardSQL stands between the opening and the statements handed to it (Spec.Handed). It must raise an error of the
-	// SQLSTATE GuardState when the setting lockorder.short is 'true': a declared lock is busy then. Both are set, or neither:
-	// the default needs nothing of the schema, and raises an undefined_object that is known by its place.
-	GuardSQL   string
+	// Guard is a SQL expression that keeps the statements handed to an opening (Spec.Handed) from running where a declared
+	// lock is busy: the opening evaluates it then, and then only. It must raise an error of the SQLSTATE GuardState. Both are
+	// set, or neither: the default needs nothing of the schema, and raises an undefined_object.
+	Guard      string
 	GuardState string
 	// MaxConns bounds the pool. Default: pgxpool's.
 	MaxConns int32
@@ -74,8 +74,8 @@ func (o Options) withDefaults() Options {
 	if o.LaneShare <= 0 {
 		o.LaneShare = 0.5
 	}
-	if o.GuardSQL == "" {
-		o.GuardSQL, o.GuardState = defaultGuard, defaultGuardState
+	if o.Guard == "" {
+		o.Guard, o.GuardState = defaultGuard, defaultGuardState
 	}
 	if o.NowSQL == "" {
 		o.NowSQL = "SELECT clock_timestamp()"
@@ -95,6 +95,7 @@ type DB struct {
 	opts            Options
 	deadlockTimeout time.Duration
 	lane            lane
+	openTexts       *openTexts
 	simple          bool          // statements are sent by the simple protocol, which prepares none
 	places          chan struct{} // nil, or a place for each transaction that may be open at once
 }
@@ -131,7 +132,8 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	}
 	db := &DB{
 		pool: pool, opts: opts, lane: newLane(opts.LaneShare, config.MaxConns),
-		simple: config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol,
+		openTexts: new(openTexts),
+		simple:    config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol,
 	}
 	if err := db.checkServer(ctx); err != nil {
 		pool.Close()

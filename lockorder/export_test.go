@@ -16,6 +16,7 @@ var (
 	TurnLength     = turnLength
 	PauseAfter     = pauseAfter
 	WaitComment    = waitComment
+	OpenSQL        = openSQL
 )
 
 // The bounds of turns and pauses.
@@ -30,6 +31,9 @@ func Collide(l Lock, n uint64) Lock {
 	l.key = int64(l.class.Rank)<<32 | int64(uint64(l.key)%n)
 	return l
 }
+
+// DefaultGuard is the guard of handed statements where none is set.
+const DefaultGuard = defaultGuard
 
 // Stat returns the pool's counters.
 func (db *DB) Stat() *pgxpool.Stat { return db.pool.Stat() }

@@ -42,19 +42,17 @@ func (tx *Tx) handed() ([]*pgx.QueuedQuery, error) {
 	return queries, h.err
 }
 
-// defaultGuard raises an error (42704, since there is no setting of the second name) where a declared lock was not got,
-// which the opening has noted in lockorder.short. It needs nothing of the schema, and a DO block or a plpgsql function takes
-// several times as long.
-const defaultGuard = `SELECT CASE WHEN current_setting('lockorder.short') = 'true' THEN current_setting('lockorder.busy') END`
-
-// defaultGuardState is what the default guard raises: undefined_object.
-const defaultGuardState = "42704"
+// defaultGuard raises undefined_object: there is no setting of that name. It needs nothing of the schema.
+const (
+	defaultGuard      = "current_setting('lockorder.busy')"
+	defaultGuardState = "42704"
+)
 
 // checkGuard refuses a guard whose error could not be told from another.
 func checkGuard(o Options) error {
 	switch state := o.GuardState; {
-	case (o.GuardSQL == "") != (state == ""):
-		return errors.New("Options.GuardSQL and Options.GuardState go together: set the SQLSTATE that the guard raises, or leave both to their defaults")
+	case (o.Guard == "") != (state == ""):
+		return errors.New("Options.Guard and Options.GuardState go together: set the SQLSTATE that the guard raises, or leave both to their defaults")
 	case state == "":
 	case len(state) != 5 || strings.Trim(state, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" || judgeState(&pgconn.PgError{Code: state}) != VerdictOther:
 		return fmt.Errorf("Options.GuardState %q cannot be told from other failures: choose a SQLSTATE of your own, of five digits and capital letters", state)
@@ -62,8 +60,8 @@ func checkGuard(o Options) error {
 	return nil
 }
 
-// isGuards tells whether an error, which came in the guard's place, is the one that it raises where a lock was busy. Any
-// other, such as a function that is missing, is a fault to be reported.
+// isGuards tells whether an error of the opening is the one that its guard raises where a lock was busy. Any other, such as
+// a function that is missing, is a fault to be reported.
 func (o *Options) isGuards(err error) bool { return SQLState(err) == o.GuardState }
 
 // openWith sends the handed statements with the opening, behind the guard. Where a lock was busy none of them ran: the
@@ -75,26 +73,25 @@ func (tx *Tx) openWith(ctx context.Context, keys []Lock, statements []*pgx.Queue
 	}
 	ctx, cancel := tx.bound(ctx)
 	defer cancel()
-	got, passed, short := 0, false, false
+	got, short := -1, false
 	batch := tx.opening(ctx, keys, true, &got)
-	if len(keys) > 0 {
-		batch.Queue(tx.db.opts.GuardSQL).Fn = func(results pgx.BatchResults) error {
-			_, err := results.Exec()
-			switch {
-			case err == nil && got < len(keys):
-				err = fmt.Errorf("%w: Options.GuardSQL raised nothing, though a lock was busy", ErrForbidden)
-			case got < len(keys) && tx.db.opts.isGuards(err):
-				short = true
-				batch.QueuedQueries = nil // or pgx would forget the statements of a failed batch, and prepare them anew
-			}
-			passed = err == nil
-			return err
+	begun := batch.QueuedQueries[1]
+	opened := begun.Fn
+	begun.Fn = func(results pgx.BatchResults) error {
+		err := opened(results)
+		switch {
+		case err == nil && got < len(keys):
+			err = fmt.Errorf("%w: Options.Guard raised nothing, though a lock was busy", ErrForbidden)
+		case err != nil && len(keys) > 0 && tx.db.opts.isGuards(err):
+			short = true
+			batch.QueuedQueries = nil // or pgx would forget the statements of a failed batch, and prepare them anew
 		}
+		return err
 	}
 	batch.QueuedQueries = append(batch.QueuedQueries, statements...)
 	err = tx.conn.SendBatch(ctx, batch).Close()
-	if err == nil || passed {
-		for _, k := range keys[:got] {
+	if got == len(keys) {
+		for _, k := range keys {
 			tx.note(ctx, k, 0)
 		}
 		if err != nil {

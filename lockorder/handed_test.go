@@ -186,13 +186,13 @@ func TestGuards(t *testing.T) {
 	exec(t, look, guardFunction)
 	key := subscriptions(1)[0]
 	for guard, want := range map[string]lockorder.Verdict{
-		"SELECT guard()":           "",
-		"SELECT 1":                 lockorder.VerdictMisuse,
-		"SELECT missing()":         lockorder.VerdictOther,
-		"SELECT 1/0":               lockorder.VerdictOther,
-		"SELECT pg_sleep(guard())": lockorder.VerdictOther,
+		"guard()":           "",
+		"1":                 lockorder.VerdictMisuse,
+		"missing()":         lockorder.VerdictOther,
+		"1/(SELECT 0)":      lockorder.VerdictOther,
+		"pg_sleep(guard())": lockorder.VerdictOther,
 	} {
-		db := open(t, d, func(o *lockorder.Options) { o.GuardSQL, o.GuardState = guard, "LO001" })
+		db := open(t, d, func(o *lockorder.Options) { o.Guard, o.GuardState = guard, "LO001" })
 		exec(t, look, "UPDATE scratch SET v = 0")
 		exec(t, holder, "BEGIN")
 		exec(t, holder, "SELECT pg_advisory_xact_lock($1)", key.Key())
@@ -208,19 +208,19 @@ func TestGuards(t *testing.T) {
 		}
 	}
 	for _, o := range []lockorder.Options{
-		{GuardSQL: "SELECT guard()"}, {GuardState: "LO001"},
-		{GuardSQL: "SELECT guard()", GuardState: "57014"}, {GuardSQL: "SELECT guard()", GuardState: "55P03"}, {GuardSQL: "SELECT guard()", GuardState: "08LO1"},
-		{GuardSQL: "SELECT guard()", GuardState: "lo001"}, {GuardSQL: "SELECT guard()", GuardState: "LO01"}, {GuardSQL: "SELECT guard()", GuardState: "LO 01"},
+		{Guard: "guard()"}, {GuardState: "LO001"},
+		{Guard: "guard()", GuardState: "57014"}, {Guard: "guard()", GuardState: "55P03"}, {Guard: "guard()", GuardState: "08LO1"},
+		{Guard: "guard()", GuardState: "lo001"}, {Guard: "guard()", GuardState: "LO01"}, {Guard: "guard()", GuardState: "LO 01"},
 	} {
 		if db, err := lockorder.Open(t.Context(), d.URL(), o); err == nil {
 			db.Close()
-			t.Errorf("the guard %q with the state %q was let in", o.GuardSQL, o.GuardState)
+			t.Errorf("the guard %q with the state %q was let in", o.Guard, o.GuardState)
 		}
 	}
 }
 
-const guardFunction = `CREATE FUNCTION guard() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
-	IF current_setting('lockorder.short') = 'true' THEN RAISE EXCEPTION 'busy' USING ERRCODE = 'LO001'; END IF; END $$`
+const guardFunction = `CREATE FUNCTION guard() RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+	RAISE EXCEPTION 'busy' USING ERRCODE = 'LO001'; END $$`
 
 // TestHandedBudgets ends the budget, and the exclusive hold, within handed statements.
 func TestHandedBudgets(t *testing.T) {

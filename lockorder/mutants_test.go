@@ -32,7 +32,7 @@ var mutants = []mutant{
 	{"lane off", "lane.go", "max(1, int(min(share, 1)*float64(conns)))", "1000", "TestLane"},
 	{"place kept", "lane.go", "return func() { <-l }, nil", "return func() {}, nil", "TestLanePlaceIsGivenBack"},
 	{"refused lock committed", "db.go", "if tx.lost != nil {", "if false {", "TestRefusedLockIsNotCommitted"},
-	{"handed statements unguarded", "handed.go", "if len(keys) > 0 {", "if false {", "TestHandedDoNotRunWhenBusy"},
+	{"handed statements unguarded", "open.go", "if guard != \"\" {", "if false {", "TestHandedDoNotRunWhenBusy"},
 	{"handed locks allowed", "handed.go", "errors.Join(checkLockless(sql), checkArguments(args))", "errors.Join(checkArguments(args))", "TestHandedFail"},
 	{"COMMIT's tag unchecked", "tx.go", `tag.String() == "COMMIT"`, `tag.String() != ""`, "TestVerdicts"},
 	{"may wait without a place", "maywait.go", "	if !tx.exclusive() {\n		_, leave, err := tx.mayWait()", "	if false {\n		_, leave, err := tx.mayWait()", "TestMayWait"},

@@ -122,7 +122,9 @@ func (tx *Tx) opening(ctx context.Context, keys []Lock, guarded bool, got *int) 
 	}
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-	batch.Queue(openSQL(kind, len(keys), guarded, holder != ""), args...).QueryRow(func(row pgx.Row) error { return row.Scan(got, nil, nil, nil, nil, nil, nil) })
+	batch.Queue(tx.openText(len(keys), guarded, holder != ""), args...).Fn = func(results pgx.BatchResults) error {
+		return results.QueryRow().Scan(got, nil)
+	}
 	return batch
 }
 
@@ -150,32 +152,43 @@ func holderName(text string) string {
 	return text[:min(len(text), maxHolder)]
 }
 
-// openTexts keeps what openSQL has built, by kind and number of keys, guarded or not, with a holder's name or without.
-var openTexts [RuleChange + 1][MaxKeys + 1][2][2]atomic.Pointer[string]
+// openTexts keeps what openSQL has built for the handles of one pool, by kind and number of keys, guarded or not, with a
+// holder's name or without.
+type openTexts [RuleChange + 1][MaxKeys + 1][2][2]atomic.Pointer[string]
 
 // openSQL is the statement that makes the settings and tries the keys, of which the first is the rendezvous where the
 // kind has one. It answers how many keys it got. The tries are nested, so that a busy key ends them: going on would
 // take a later key past an earlier one, and two such transactions would wait for each other. Tries do not wait, so the
-// settings come in time for whatever does.
-func openSQL(kind Kind, keys int, guarded, named bool) string {
-	known, short, name := &openTexts[kind][keys][number(guarded)][number(named)], "NULL", "NULL"
-	if guarded {
-		short = fmt.Sprintf("set_config('lockorder.short', (got < %d)::text, true)", keys)
-	}
+// settings come in time for whatever does. The guard, where there is one, is evaluated, and raises, unless all were got.
+func openSQL(kind Kind, keys int, guard string, named bool) string {
+	var b strings.Builder
+	b.WriteString("SELECT got, num_nonnulls(set_config('lock_timeout', $1, true)," + // num_nonnulls: one column to send
+		" set_config('idle_in_transaction_session_timeout', $2, true)," +
+		" set_config('client_connection_check_interval', $3, true)," +
+		" set_config('lockorder.rendezvous', CASE WHEN got > 0 THEN $4 ELSE '' END, true)")
 	if named {
-		name = fmt.Sprintf("set_config('application_name', $%d, true)", keys+5)
+		fmt.Fprintf(&b, ", set_config('application_name', $%d, true)", keys+5)
 	}
+	if guard != "" {
+		fmt.Fprintf(&b, ", CASE WHEN got < %d THEN %s END", keys, guard)
+	}
+	b.WriteString(") FROM (SELECT ")
+	writeTries(&b, kind == Materializing, keys, 5)
+	b.WriteString(" AS got OFFSET 0) tries") // OFFSET 0: the tries run once, before what reads got
+	return b.String()
+}
+
+// openText is openSQL for a transaction, built once.
+func (tx *Tx) openText(keys int, guarded, named bool) string {
+	known := &tx.db.openTexts[tx.spec.Kind][keys][number(guarded)][number(named)]
 	if text := known.Load(); text != nil {
 		return *text
 	}
-	var b strings.Builder
-	b.WriteString("SELECT got, set_config('lock_timeout', $1, true)," +
-		" set_config('idle_in_transaction_session_timeout', $2, true)," +
-		" set_config('client_connection_check_interval', $3, true)," +
-		" set_config('lockorder.rendezvous', CASE WHEN got > 0 THEN $4 ELSE '' END, true), " + short + ", " + name + " FROM (SELECT ")
-	writeTries(&b, kind == Materializing, keys, 5)
-	b.WriteString(" AS got OFFSET 0) tries") // OFFSET 0: the tries run once, before what reads got
-	text := b.String()
+	guard := ""
+	if guarded && keys > 0 {
+		guard = tx.db.opts.Guard
+	}
+	text := openSQL(tx.spec.Kind, keys, guard, named)
 	known.Store(&text)
 	return text
 }

@@ -82,8 +82,8 @@ func newEnv(ctx context.Context, name, url string, values map[string]string, o l
 	if o.NowSQL == "" {
 		o.NowSQL = own.NowSQL
 	}
-	if o.GuardSQL == "" {
-		o.GuardSQL, o.GuardState = own.GuardSQL, own.GuardState
+	if o.Guard == "" {
+		o.Guard, o.GuardState = own.Guard, own.GuardState
 	}
 	if o.MaxConns == 0 {
 		o.MaxConns = 4

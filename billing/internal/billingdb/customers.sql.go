@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const addLink = `-- name: AddLink :execrows
+const AddLink = `-- name: AddLink :execrows
 INSERT INTO stripe.customers (id, organization_id, linked_at, linked_by)
 VALUES ($1, $2, core.clock(), $3)
 ON CONFLICT (id) DO NOTHING
@@ -30,14 +30,14 @@ type AddLinkParams struct {
 //	VALUES ($1, $2, core.clock(), $3)
 //	ON CONFLICT (id) DO NOTHING
 func (q *Queries) AddLink(ctx context.Context, arg AddLinkParams) (int64, error) {
-	result, err := q.db.Exec(ctx, addLink, arg.ID, arg.OrganizationID, arg.LinkedBy)
+	result, err := q.db.Exec(ctx, AddLink, arg.ID, arg.OrganizationID, arg.LinkedBy)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const listCustomers = `-- name: ListCustomers :many
+const ListCustomers = `-- name: ListCustomers :many
 SELECT c.id, c.organization_id, o.slug AS organization_slug, c.linked_at, c.linked_by
 FROM stripe.customers c JOIN core.organizations o ON o.id = c.organization_id
 WHERE $1::uuid IS NULL OR c.organization_id = $1::uuid
@@ -59,7 +59,7 @@ type ListCustomersRow struct {
 //	WHERE $1::uuid IS NULL OR c.organization_id = $1::uuid
 //	ORDER BY c.id
 func (q *Queries) ListCustomers(ctx context.Context, organizationID *uuid.UUID) ([]ListCustomersRow, error) {
-	rows, err := q.db.Query(ctx, listCustomers, organizationID)
+	rows, err := q.db.Query(ctx, ListCustomers, organizationID)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (q *Queries) ListCustomers(ctx context.Context, organizationID *uuid.UUID) 
 	return items, nil
 }
 
-const readLink = `-- name: ReadLink :one
+const ReadLink = `-- name: ReadLink :one
 SELECT c.organization_id, o.slug AS organization_slug
 FROM stripe.customers c JOIN core.organizations o ON o.id = c.organization_id
 WHERE c.id = $1
@@ -101,7 +101,7 @@ type ReadLinkRow struct {
 //	FROM stripe.customers c JOIN core.organizations o ON o.id = c.organization_id
 //	WHERE c.id = $1
 func (q *Queries) ReadLink(ctx context.Context, id string) (ReadLinkRow, error) {
-	row := q.db.QueryRow(ctx, readLink, id)
+	row := q.db.QueryRow(ctx, ReadLink, id)
 	var i ReadLinkRow
 	err := row.Scan(&i.OrganizationID, &i.OrganizationSlug)
 	return i, err

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const listMappedItems = `-- name: ListMappedItems :many
+const ListMappedItems = `-- name: ListMappedItems :many
 SELECT i.subscription_id, i.id AS item_id, p.id AS product_id, i.quantity
 FROM stripe.subscription_items i
 JOIN stripe.subscriptions s ON s.id = i.subscription_id
@@ -49,7 +49,7 @@ type ListMappedItemsRow struct {
 //	  AND (i.id = ANY ($2::text[]) OR i.price_id = ANY ($3::text[]) OR i.stripe_product_id = ANY ($4::text[]))
 //	ORDER BY i.id
 func (q *Queries) ListMappedItems(ctx context.Context, arg ListMappedItemsParams) ([]ListMappedItemsRow, error) {
-	rows, err := q.db.Query(ctx, listMappedItems,
+	rows, err := q.db.Query(ctx, ListMappedItems,
 		arg.Statuses,
 		arg.ItemIds,
 		arg.Prices,
@@ -78,7 +78,7 @@ func (q *Queries) ListMappedItems(ctx context.Context, arg ListMappedItemsParams
 	return items, nil
 }
 
-const listPriceMappings = `-- name: ListPriceMappings :many
+const ListPriceMappings = `-- name: ListPriceMappings :many
 SELECT stripe_price_id, product_id FROM stripe.price_mappings ORDER BY stripe_price_id
 `
 
@@ -86,7 +86,7 @@ SELECT stripe_price_id, product_id FROM stripe.price_mappings ORDER BY stripe_pr
 //
 //	SELECT stripe_price_id, product_id FROM stripe.price_mappings ORDER BY stripe_price_id
 func (q *Queries) ListPriceMappings(ctx context.Context) ([]StripePriceMapping, error) {
-	rows, err := q.db.Query(ctx, listPriceMappings)
+	rows, err := q.db.Query(ctx, ListPriceMappings)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (q *Queries) ListPriceMappings(ctx context.Context) ([]StripePriceMapping, 
 	return items, nil
 }
 
-const listProductMappings = `-- name: ListProductMappings :many
+const ListProductMappings = `-- name: ListProductMappings :many
 SELECT stripe_product_id, product_id FROM stripe.product_mappings ORDER BY stripe_product_id
 `
 
@@ -113,7 +113,7 @@ SELECT stripe_product_id, product_id FROM stripe.product_mappings ORDER BY strip
 //
 //	SELECT stripe_product_id, product_id FROM stripe.product_mappings ORDER BY stripe_product_id
 func (q *Queries) ListProductMappings(ctx context.Context) ([]StripeProductMapping, error) {
-	rows, err := q.db.Query(ctx, listProductMappings)
+	rows, err := q.db.Query(ctx, ListProductMappings)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (q *Queries) ListProductMappings(ctx context.Context) ([]StripeProductMappi
 	return items, nil
 }
 
-const mapPrices = `-- name: MapPrices :many
+const MapPrices = `-- name: MapPrices :many
 SELECT w.price_id::text AS price_id, w.stripe_product_id::text AS stripe_product_id, p.id AS product_id, p.slug AS product_slug
 FROM (SELECT unnest($1::text[]) AS price_id, unnest($2::text[]) AS stripe_product_id) w
 LEFT JOIN stripe.price_mappings pm ON pm.stripe_price_id = w.price_id
@@ -160,7 +160,7 @@ type MapPricesRow struct {
 //	LEFT JOIN stripe.product_mappings sm ON sm.stripe_product_id = w.stripe_product_id
 //	JOIN core.products p ON p.id = coalesce(pm.product_id, sm.product_id)
 func (q *Queries) MapPrices(ctx context.Context, arg MapPricesParams) ([]MapPricesRow, error) {
-	rows, err := q.db.Query(ctx, mapPrices, arg.Prices, arg.StripeProducts)
+	rows, err := q.db.Query(ctx, MapPrices, arg.Prices, arg.StripeProducts)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (q *Queries) MapPrices(ctx context.Context, arg MapPricesParams) ([]MapPric
 	return items, nil
 }
 
-const writePriceMapping = `-- name: WritePriceMapping :execrows
+const WritePriceMapping = `-- name: WritePriceMapping :execrows
 INSERT INTO stripe.price_mappings AS m (stripe_price_id, product_id) VALUES ($1, $2)
 ON CONFLICT (stripe_price_id) DO UPDATE SET product_id = excluded.product_id WHERE m.product_id <> excluded.product_id
 `
@@ -199,14 +199,14 @@ type WritePriceMappingParams struct {
 //	INSERT INTO stripe.price_mappings AS m (stripe_price_id, product_id) VALUES ($1, $2)
 //	ON CONFLICT (stripe_price_id) DO UPDATE SET product_id = excluded.product_id WHERE m.product_id <> excluded.product_id
 func (q *Queries) WritePriceMapping(ctx context.Context, arg WritePriceMappingParams) (int64, error) {
-	result, err := q.db.Exec(ctx, writePriceMapping, arg.Price, arg.ProductID)
+	result, err := q.db.Exec(ctx, WritePriceMapping, arg.Price, arg.ProductID)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const writeProductMapping = `-- name: WriteProductMapping :execrows
+const WriteProductMapping = `-- name: WriteProductMapping :execrows
 INSERT INTO stripe.product_mappings AS m (stripe_product_id, product_id) VALUES ($1, $2)
 ON CONFLICT (stripe_product_id) DO UPDATE SET product_id = excluded.product_id WHERE m.product_id <> excluded.product_id
 `
@@ -221,7 +221,7 @@ type WriteProductMappingParams struct {
 //	INSERT INTO stripe.product_mappings AS m (stripe_product_id, product_id) VALUES ($1, $2)
 //	ON CONFLICT (stripe_product_id) DO UPDATE SET product_id = excluded.product_id WHERE m.product_id <> excluded.product_id
 func (q *Queries) WriteProductMapping(ctx context.Context, arg WriteProductMappingParams) (int64, error) {
-	result, err := q.db.Exec(ctx, writeProductMapping, arg.StripeProduct, arg.ProductID)
+	result, err := q.db.Exec(ctx, WriteProductMapping, arg.StripeProduct, arg.ProductID)
 	if err != nil {
 		return 0, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const clearRetryRequests = `-- name: ClearRetryRequests :execrows
+const ClearRetryRequests = `-- name: ClearRetryRequests :execrows
 UPDATE stripe.parked_work p SET retry_requested_at = NULL
 FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS object_id, unnest($3::timestamptz[]) AS requested_at) w
 WHERE p.kind = w.kind AND p.object_id = w.object_id AND p.retry_requested_at = w.requested_at
@@ -30,14 +30,14 @@ type ClearRetryRequestsParams struct {
 //	FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS object_id, unnest($3::timestamptz[]) AS requested_at) w
 //	WHERE p.kind = w.kind AND p.object_id = w.object_id AND p.retry_requested_at = w.requested_at
 func (q *Queries) ClearRetryRequests(ctx context.Context, arg ClearRetryRequestsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, clearRetryRequests, arg.Kinds, arg.ObjectIds, arg.RequestedAt)
+	result, err := q.db.Exec(ctx, ClearRetryRequests, arg.Kinds, arg.ObjectIds, arg.RequestedAt)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const listDue = `-- name: ListDue :many
+const ListDue = `-- name: ListDue :many
 SELECT p.kind, p.object_id, p.subscription_id, p.retry_requested_at
 FROM stripe.parked_work p
 WHERE p.resolved_at IS NULL
@@ -78,7 +78,7 @@ type ListDueRow struct {
 //	ORDER BY p.kind, p.object_id
 //	LIMIT $3
 func (q *Queries) ListDue(ctx context.Context, arg ListDueParams) ([]ListDueRow, error) {
-	rows, err := q.db.Query(ctx, listDue, arg.AfterKind, arg.AfterObject, arg.PageSize)
+	rows, err := q.db.Query(ctx, ListDue, arg.AfterKind, arg.AfterObject, arg.PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (q *Queries) ListDue(ctx context.Context, arg ListDueParams) ([]ListDueRow,
 	return items, nil
 }
 
-const listParked = `-- name: ListParked :many
+const ListParked = `-- name: ListParked :many
 SELECT p.kind, p.object_id, p.reason, p.detail, p.subscription_id, p.waiting_customer, p.waiting_prices, p.waiting_products, p.waiting_organization, p.attempts, p.parked_at, p.last_tried_at, p.retry_requested_at, p.resolved_at, s.customer_id AS mirror_customer, c.organization_id AS organization_id, o.slug AS organization_slug
 FROM stripe.parked_work p
 LEFT JOIN stripe.subscriptions s ON s.id = p.subscription_id
@@ -161,7 +161,7 @@ type ListParkedRow struct {
 //	ORDER BY p.kind, p.object_id
 //	LIMIT $6
 func (q *Queries) ListParked(ctx context.Context, arg ListParkedParams) ([]ListParkedRow, error) {
-	rows, err := q.db.Query(ctx, listParked,
+	rows, err := q.db.Query(ctx, ListParked,
 		arg.OrganizationID,
 		arg.CustomerID,
 		arg.ObjectID,
@@ -205,7 +205,7 @@ func (q *Queries) ListParked(ctx context.Context, arg ListParkedParams) ([]ListP
 	return items, nil
 }
 
-const requestRetries = `-- name: RequestRetries :execrows
+const RequestRetries = `-- name: RequestRetries :execrows
 UPDATE stripe.parked_work p SET retry_requested_at = $1::timestamptz
 FROM (SELECT unnest($2::text[]) AS kind, unnest($3::text[]) AS object_id) w
 WHERE p.kind = w.kind AND p.object_id = w.object_id AND p.resolved_at IS NULL
@@ -223,14 +223,14 @@ type RequestRetriesParams struct {
 //	FROM (SELECT unnest($2::text[]) AS kind, unnest($3::text[]) AS object_id) w
 //	WHERE p.kind = w.kind AND p.object_id = w.object_id AND p.resolved_at IS NULL
 func (q *Queries) RequestRetries(ctx context.Context, arg RequestRetriesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, requestRetries, arg.At, arg.Kinds, arg.ObjectIds)
+	result, err := q.db.Exec(ctx, RequestRetries, arg.At, arg.Kinds, arg.ObjectIds)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const resolveParked = `-- name: ResolveParked :execrows
+const ResolveParked = `-- name: ResolveParked :execrows
 UPDATE stripe.parked_work SET resolved_at = $1::timestamptz, last_tried_at = $1::timestamptz, retry_requested_at = NULL
 WHERE kind = $2 AND object_id = $3 AND resolved_at IS NULL
 `
@@ -246,14 +246,14 @@ type ResolveParkedParams struct {
 //	UPDATE stripe.parked_work SET resolved_at = $1::timestamptz, last_tried_at = $1::timestamptz, retry_requested_at = NULL
 //	WHERE kind = $2 AND object_id = $3 AND resolved_at IS NULL
 func (q *Queries) ResolveParked(ctx context.Context, arg ResolveParkedParams) (int64, error) {
-	result, err := q.db.Exec(ctx, resolveParked, arg.At, arg.Kind, arg.ObjectID)
+	result, err := q.db.Exec(ctx, ResolveParked, arg.At, arg.Kind, arg.ObjectID)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const writeParked = `-- name: WriteParked :exec
+const WriteParked = `-- name: WriteParked :exec
 INSERT INTO stripe.parked_work AS p (kind, object_id, reason, detail, subscription_id, waiting_customer, waiting_prices, waiting_products,
                                      waiting_organization, parked_at, last_tried_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7::text[], $8::text[],
@@ -298,7 +298,7 @@ type WriteParkedParams struct {
 //	    retry_requested_at = CASE WHEN p.resolved_at IS NULL THEN p.retry_requested_at END,
 //	    resolved_at = NULL
 func (q *Queries) WriteParked(ctx context.Context, arg WriteParkedParams) error {
-	_, err := q.db.Exec(ctx, writeParked,
+	_, err := q.db.Exec(ctx, WriteParked,
 		arg.Kind,
 		arg.ObjectID,
 		arg.Reason,

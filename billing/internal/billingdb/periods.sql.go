@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const addPeriods = `-- name: AddPeriods :execrows
+const AddPeriods = `-- name: AddPeriods :execrows
 INSERT INTO stripe.subscription_periods (subscription_id, item_id, period, recorded_at)
 SELECT $1, w.item_id, tstzrange($2::timestamptz, $3::timestamptz), $4::timestamptz
 FROM (SELECT unnest($5::text[]) AS item_id) w
@@ -36,7 +36,7 @@ type AddPeriodsParams struct {
 //	                  WHERE p.subscription_id = $1 AND p.item_id = w.item_id AND p.superseded_at IS NULL
 //	                    AND lower(p.period) = $2::timestamptz)
 func (q *Queries) AddPeriods(ctx context.Context, arg AddPeriodsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, addPeriods,
+	result, err := q.db.Exec(ctx, AddPeriods,
 		arg.SubscriptionID,
 		arg.PeriodStart,
 		arg.PeriodEnd,
@@ -49,7 +49,7 @@ func (q *Queries) AddPeriods(ctx context.Context, arg AddPeriodsParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const readPeriods = `-- name: ReadPeriods :many
+const ReadPeriods = `-- name: ReadPeriods :many
 SELECT item_id, lower(period)::timestamptz AS period_start, upper(period)::timestamptz AS period_end
 FROM stripe.subscription_periods
 WHERE subscription_id = $1 AND superseded_at IS NULL
@@ -69,7 +69,7 @@ type ReadPeriodsRow struct {
 //	WHERE subscription_id = $1 AND superseded_at IS NULL
 //	ORDER BY item_id, lower(period)
 func (q *Queries) ReadPeriods(ctx context.Context, subscriptionID string) ([]ReadPeriodsRow, error) {
-	rows, err := q.db.Query(ctx, readPeriods, subscriptionID)
+	rows, err := q.db.Query(ctx, ReadPeriods, subscriptionID)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (q *Queries) ReadPeriods(ctx context.Context, subscriptionID string) ([]Rea
 	return items, nil
 }
 
-const resizePeriods = `-- name: ResizePeriods :execrows
+const ResizePeriods = `-- name: ResizePeriods :execrows
 UPDATE stripe.subscription_periods SET period = tstzrange(lower(period), $1::timestamptz)
 WHERE subscription_id = $2 AND item_id = ANY ($3::text[]) AND superseded_at IS NULL
   AND lower(period) = $4::timestamptz AND upper(period) <> $1::timestamptz
@@ -107,7 +107,7 @@ type ResizePeriodsParams struct {
 //	WHERE subscription_id = $2 AND item_id = ANY ($3::text[]) AND superseded_at IS NULL
 //	  AND lower(period) = $4::timestamptz AND upper(period) <> $1::timestamptz
 func (q *Queries) ResizePeriods(ctx context.Context, arg ResizePeriodsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, resizePeriods,
+	result, err := q.db.Exec(ctx, ResizePeriods,
 		arg.PeriodEnd,
 		arg.SubscriptionID,
 		arg.Items,
@@ -119,7 +119,7 @@ func (q *Queries) ResizePeriods(ctx context.Context, arg ResizePeriodsParams) (i
 	return result.RowsAffected(), nil
 }
 
-const supersedePeriods = `-- name: SupersedePeriods :execrows
+const SupersedePeriods = `-- name: SupersedePeriods :execrows
 UPDATE stripe.subscription_periods SET superseded_at = $1::timestamptz
 WHERE subscription_id = $2 AND item_id = ANY ($3::text[]) AND superseded_at IS NULL
   AND lower(period) > $4::timestamptz
@@ -138,7 +138,7 @@ type SupersedePeriodsParams struct {
 //	WHERE subscription_id = $2 AND item_id = ANY ($3::text[]) AND superseded_at IS NULL
 //	  AND lower(period) > $4::timestamptz
 func (q *Queries) SupersedePeriods(ctx context.Context, arg SupersedePeriodsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, supersedePeriods,
+	result, err := q.db.Exec(ctx, SupersedePeriods,
 		arg.At,
 		arg.SubscriptionID,
 		arg.Items,
@@ -150,7 +150,7 @@ func (q *Queries) SupersedePeriods(ctx context.Context, arg SupersedePeriodsPara
 	return result.RowsAffected(), nil
 }
 
-const truncatePeriods = `-- name: TruncatePeriods :execrows
+const TruncatePeriods = `-- name: TruncatePeriods :execrows
 UPDATE stripe.subscription_periods SET period = tstzrange(lower(period), $1::timestamptz)
 WHERE subscription_id = $2 AND item_id = ANY ($3::text[]) AND superseded_at IS NULL
   AND lower(period) < $1::timestamptz AND upper(period) > $1::timestamptz
@@ -168,7 +168,7 @@ type TruncatePeriodsParams struct {
 //	WHERE subscription_id = $2 AND item_id = ANY ($3::text[]) AND superseded_at IS NULL
 //	  AND lower(period) < $1::timestamptz AND upper(period) > $1::timestamptz
 func (q *Queries) TruncatePeriods(ctx context.Context, arg TruncatePeriodsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, truncatePeriods, arg.PeriodStart, arg.SubscriptionID, arg.Items)
+	result, err := q.db.Exec(ctx, TruncatePeriods, arg.PeriodStart, arg.SubscriptionID, arg.Items)
 	if err != nil {
 		return 0, err
 	}

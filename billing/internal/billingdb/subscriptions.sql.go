@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const raiseVersion = `-- name: RaiseVersion :one
+const RaiseVersion = `-- name: RaiseVersion :one
 INSERT INTO stripe.subscriptions AS s (id, version, reconciled_at) VALUES ($1, 1, $2)
 ON CONFLICT (id) DO UPDATE SET version = s.version + 1, reconciled_at = excluded.reconciled_at
 RETURNING version
@@ -27,13 +27,13 @@ type RaiseVersionParams struct {
 //	ON CONFLICT (id) DO UPDATE SET version = s.version + 1, reconciled_at = excluded.reconciled_at
 //	RETURNING version
 func (q *Queries) RaiseVersion(ctx context.Context, arg RaiseVersionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, raiseVersion, arg.ID, arg.ReconciledAt)
+	row := q.db.QueryRow(ctx, RaiseVersion, arg.ID, arg.ReconciledAt)
 	var version int64
 	err := row.Scan(&version)
 	return version, err
 }
 
-const readItems = `-- name: ReadItems :many
+const ReadItems = `-- name: ReadItems :many
 SELECT id, price_id, stripe_product_id, quantity FROM stripe.subscription_items
 WHERE subscription_id = $1 AND removed_at IS NULL ORDER BY id
 `
@@ -50,7 +50,7 @@ type ReadItemsRow struct {
 //	SELECT id, price_id, stripe_product_id, quantity FROM stripe.subscription_items
 //	WHERE subscription_id = $1 AND removed_at IS NULL ORDER BY id
 func (q *Queries) ReadItems(ctx context.Context, subscriptionID string) ([]ReadItemsRow, error) {
-	rows, err := q.db.Query(ctx, readItems, subscriptionID)
+	rows, err := q.db.Query(ctx, ReadItems, subscriptionID)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (q *Queries) ReadItems(ctx context.Context, subscriptionID string) ([]ReadI
 	return items, nil
 }
 
-const readSubscription = `-- name: ReadSubscription :one
+const ReadSubscription = `-- name: ReadSubscription :one
 SELECT id, version, customer_id, status, current_period_start, current_period_end, trial_end, cancel_at, cancel_at_period_end, canceled_at, ended_at, stripe_created_at, reconciled_at FROM stripe.subscriptions WHERE id = $1
 `
 
@@ -82,7 +82,7 @@ SELECT id, version, customer_id, status, current_period_start, current_period_en
 //
 //	SELECT id, version, customer_id, status, current_period_start, current_period_end, trial_end, cancel_at, cancel_at_period_end, canceled_at, ended_at, stripe_created_at, reconciled_at FROM stripe.subscriptions WHERE id = $1
 func (q *Queries) ReadSubscription(ctx context.Context, id string) (StripeSubscription, error) {
-	row := q.db.QueryRow(ctx, readSubscription, id)
+	row := q.db.QueryRow(ctx, ReadSubscription, id)
 	var i StripeSubscription
 	err := row.Scan(
 		&i.ID,
@@ -102,7 +102,7 @@ func (q *Queries) ReadSubscription(ctx context.Context, id string) (StripeSubscr
 	return i, err
 }
 
-const readVersion = `-- name: ReadVersion :one
+const ReadVersion = `-- name: ReadVersion :one
 SELECT coalesce((SELECT s.version FROM stripe.subscriptions s WHERE s.id = $1), 0)::bigint AS version
 `
 
@@ -110,13 +110,13 @@ SELECT coalesce((SELECT s.version FROM stripe.subscriptions s WHERE s.id = $1), 
 //
 //	SELECT coalesce((SELECT s.version FROM stripe.subscriptions s WHERE s.id = $1), 0)::bigint AS version
 func (q *Queries) ReadVersion(ctx context.Context, id string) (int64, error) {
-	row := q.db.QueryRow(ctx, readVersion, id)
+	row := q.db.QueryRow(ctx, ReadVersion, id)
 	var version int64
 	err := row.Scan(&version)
 	return version, err
 }
 
-const removeItems = `-- name: RemoveItems :execrows
+const RemoveItems = `-- name: RemoveItems :execrows
 UPDATE stripe.subscription_items SET removed_at = $1::timestamptz
 WHERE subscription_id = $2 AND removed_at IS NULL AND id <> ALL ($3::text[])
 `
@@ -132,14 +132,14 @@ type RemoveItemsParams struct {
 //	UPDATE stripe.subscription_items SET removed_at = $1::timestamptz
 //	WHERE subscription_id = $2 AND removed_at IS NULL AND id <> ALL ($3::text[])
 func (q *Queries) RemoveItems(ctx context.Context, arg RemoveItemsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, removeItems, arg.RemovedAt, arg.SubscriptionID, arg.Shown)
+	result, err := q.db.Exec(ctx, RemoveItems, arg.RemovedAt, arg.SubscriptionID, arg.Shown)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const writeEvents = `-- name: WriteEvents :exec
+const WriteEvents = `-- name: WriteEvents :exec
 INSERT INTO stripe.subscription_events (subscription_id, event_id, event_type, first_seen_at, version)
 SELECT $1, e.event_id, e.event_type, $2, $3
 FROM (SELECT unnest($4::text[]) AS event_id, unnest($5::text[]) AS event_type) e
@@ -161,7 +161,7 @@ type WriteEventsParams struct {
 //	FROM (SELECT unnest($4::text[]) AS event_id, unnest($5::text[]) AS event_type) e
 //	ON CONFLICT (subscription_id, event_id) DO NOTHING
 func (q *Queries) WriteEvents(ctx context.Context, arg WriteEventsParams) error {
-	_, err := q.db.Exec(ctx, writeEvents,
+	_, err := q.db.Exec(ctx, WriteEvents,
 		arg.SubscriptionID,
 		arg.SeenAt,
 		arg.Version,
@@ -171,7 +171,7 @@ func (q *Queries) WriteEvents(ctx context.Context, arg WriteEventsParams) error 
 	return err
 }
 
-const writeItems = `-- name: WriteItems :execrows
+const WriteItems = `-- name: WriteItems :execrows
 INSERT INTO stripe.subscription_items AS i (id, subscription_id, price_id, stripe_product_id, quantity)
 SELECT w.id, $1, w.price_id, w.stripe_product_id, w.quantity
 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS price_id, unnest($4::text[]) AS stripe_product_id,
@@ -203,7 +203,7 @@ type WriteItemsParams struct {
 //	    WHERE (i.price_id, i.stripe_product_id, i.quantity, i.removed_at) IS DISTINCT FROM
 //	          (excluded.price_id, excluded.stripe_product_id, excluded.quantity, NULL::timestamptz)
 func (q *Queries) WriteItems(ctx context.Context, arg WriteItemsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, writeItems,
+	result, err := q.db.Exec(ctx, WriteItems,
 		arg.SubscriptionID,
 		arg.Ids,
 		arg.Prices,
@@ -216,7 +216,7 @@ func (q *Queries) WriteItems(ctx context.Context, arg WriteItemsParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const writeSubscription = `-- name: WriteSubscription :one
+const WriteSubscription = `-- name: WriteSubscription :one
 INSERT INTO stripe.subscriptions AS s (id, version, customer_id, status, current_period_start, current_period_end, trial_end, cancel_at,
                                        cancel_at_period_end, canceled_at, ended_at, stripe_created_at, reconciled_at)
 VALUES ($1, 1, $2, $3, $4, $5, $6, $7,
@@ -259,7 +259,7 @@ type WriteSubscriptionParams struct {
 //	    reconciled_at = excluded.reconciled_at
 //	RETURNING version
 func (q *Queries) WriteSubscription(ctx context.Context, arg WriteSubscriptionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, writeSubscription,
+	row := q.db.QueryRow(ctx, WriteSubscription,
 		arg.ID,
 		arg.CustomerID,
 		arg.Status,
