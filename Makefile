@@ -45,12 +45,29 @@ check-vet: ## go vet, and the check that workflow code is deterministic
 check-generated: ## fail where generated code is not what the SQL says
 	$(SQLC) diff
 
+.PHONY: check-locks
+check-locks: ## fail where lockorder/LOCKS.md is not what the classes and paths say
+	$(GO) run ./internal/lockdoc drift
+
 .PHONY: check
-check: check-format check-modules check-vet check-generated ## every check that runs no test
+check: check-format check-modules check-vet check-generated check-locks ## every check that runs no test
+
+# Where tests leave the order of the locks that they saw. A run has a folder of its own, so that none is taken from the cache
+# of go test without leaving its part. Where not all tests run, what was not seen is no mistake.
+ORDER := $(CURDIR)/bin/order-graph
+PART  := $(if $(TESTARGS)$(filter-out ./...,$(PKGS)),-part)
 
 .PHONY: test
-test: ## every test, with the race detector; starts all that it needs
-	$(GO) test -race -timeout 20m $(TESTARGS) $(PKGS)
+test: ## every test, with the race detector, then the order of their locks; starts all that it needs
+	@mkdir -p $(ORDER) && find $(ORDER) -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf {} +
+	@dir="$$(mktemp -d $(ORDER)/run.XXXXXX)" && set -x && \
+	BURSAR_ORDER_GRAPH_DIR="$$dir" $(GO) test -race -timeout 20m $(TESTARGS) $(PKGS) && \
+	$(GO) run ./internal/lockdoc check $(PART) "$$dir"
+
+.PHONY: locks
+locks: ## record the locks that the last make test saw, and write lockorder/LOCKS.md
+	@dir="$$(ls -td $(ORDER)/run.* 2>/dev/null | head -n 1)"; set -x; \
+	if [ -n "$$(ls -A "$$dir" 2>/dev/null)" ]; then $(GO) run ./internal/lockdoc record "$$dir"; else $(GO) run ./internal/lockdoc page; fi
 
 .PHONY: bench
 bench: ## the benchmarks, for benchstat

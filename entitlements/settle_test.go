@@ -34,7 +34,7 @@ func TestSettlingAgainWritesNothing(t *testing.T) {
 	h.converge("sub_1", one, item{"it_1", "gold", 2}, item{"it_2", "disk", 1})
 	before := h.rows(one) + h.rows(two)
 	for range 2 {
-		require.NoError(t, h.db.Run(t.Context(), lockorder.Spec{Path: "settle", Kind: lockorder.Materializing}, func(ctx context.Context, tx *lockorder.Tx) error {
+		require.NoError(t, h.db.Run(t.Context(), lockorder.Spec{Path: "test-settle", Kind: lockorder.Materializing}, func(ctx context.Context, tx *lockorder.Tx) error {
 			if err := tx.Lock(ctx, lockorder.PoolRow(one), lockorder.PoolRow(two)); err != nil {
 				return err
 			}
