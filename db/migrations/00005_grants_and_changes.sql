@@ -20,12 +20,16 @@ CREATE TABLE core.grants (
     closed_at       timestamptz,
     closed_act      text,
     closed_workflow text,
+    attempts        integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    last_error      text,
+    last_tried_at   timestamptz,
     CHECK (ends_at > starts_at),
     CHECK (extends <> id),
     CHECK ((extends IS NULL) = (line = id)),
     CHECK (pool_id IS NOT NULL OR state IN ('waiting', 'extended', 'expired', 'revoked')),
     CHECK ((state IN ('extended', 'expired', 'revoked')) = (closed_at IS NOT NULL)),
-    CHECK ((closed_at IS NULL) = (closed_act IS NULL) AND (closed_at IS NULL) = (closed_workflow IS NULL))
+    CHECK ((closed_at IS NULL) = (closed_act IS NULL) AND (closed_at IS NULL) = (closed_workflow IS NULL)),
+    CHECK ((attempts > 0) = (last_error IS NOT NULL) AND (attempts > 0) = (last_tried_at IS NOT NULL))
 );
 COMMENT ON TABLE core.grants IS 'A product given without a payment, until a time or for ever. A grant of a pool is written under the pool''s row, and acted on under its line''s head too; one of no pool under the head alone. Lock class: grant-lineage-head.';
 COMMENT ON COLUMN core.grants.pool_id IS 'Whom it is for; null while it names no organisation: it confers nothing, and can be assigned, revoked or expire.';
@@ -34,7 +38,9 @@ COMMENT ON COLUMN core.grants.extends IS 'The grant that this one goes on from. 
 COMMENT ON COLUMN core.grants.line IS 'The first grant of the line.';
 COMMENT ON COLUMN core.grants.begun_at IS 'When its pool was settled with its time having come; null before.';
 COMMENT ON COLUMN core.grants.conferred_at IS 'When it first conferred; null before. It tells waiting from replaced.';
+COMMENT ON COLUMN core.grants.attempts IS 'How often the sweep has failed to begin or expire it; last_error tells why the last time, last_tried_at when.';
 CREATE INDEX grants_by_pool ON core.grants (pool_id);
+CREATE INDEX grants_by_time ON core.grants (issued_at, id);
 CREATE INDEX grants_by_line ON core.grants (line);
 CREATE INDEX grants_by_product ON core.grants (product_id);
 CREATE INDEX grants_ending ON core.grants (ends_at, id) WHERE state IN ('waiting', 'active', 'replaced') AND ends_at IS NOT NULL;
