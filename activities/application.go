@@ -29,7 +29,7 @@ func (a *application) parkedKey() billing.ParkedKey {
 	return billing.ParkedKey{Kind: billing.ParkedSubscription, ObjectID: a.seen.ID}
 }
 
-// prepare finds out what the read is about and takes all locks that applying it needs: the pools, then the parked row.
+// prepare finds out what the read is about and takes all locks that applying it needs: the pools, with what they are owed, then the parked row.
 // Links, mappings and the pools of the subscription do not move under the locks held here: a link never does, mappings wait for the
 // rendezvous, and positions of a subscription change under its key or the exclusive rendezvous only.
 func (a *application) prepare(ctx context.Context) error {
@@ -54,7 +54,7 @@ func (a *application) prepare(ctx context.Context) error {
 		if a.linked {
 			pools = append(pools, a.org.DefaultPool)
 		}
-		if err := a.tx.Lock(ctx, entitlements.PoolRows(pools)...); err != nil {
+		if err := entitlements.LockPools(ctx, a.tx, pools...); err != nil {
 			return err
 		}
 	}
@@ -150,6 +150,7 @@ func (a *application) sentence() string {
 	case billing.Pending:
 		what = fmt.Sprintf("not paid yet (%s)", a.seen.Status)
 	}
+	what += a.removedTiers()
 	switch n := a.changes.Entitlements; n {
 	case 0:
 		return fmt.Sprintf("%s: %s; no entitlement changed", who, what)
@@ -158,6 +159,21 @@ func (a *application) sentence() string {
 	default:
 		return fmt.Sprintf("%s: %s; %d entitlements changed", who, what, n)
 	}
+}
+
+// removedTiers says which items hold something else than what is paid for, or nothing.
+func (a *application) removedTiers() string {
+	var parts []string
+	if n := a.changes.Succeeded; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d held as what stands in place of a removed tier", n))
+	}
+	if n := a.changes.Withheld; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d not held, the tier having been removed with nothing in its place", n))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
 }
 
 func mode(live bool) string {

@@ -160,21 +160,12 @@ func missingFrom(a, b []string) []string {
 	return out
 }
 
-// ReachedPools returns the pools in which a change from one catalogue to another may change something, ascending:
+// Reached returns what a change from one catalogue to another reaches: the pools in which it may change something. These are
 // those that hold a product whose rules or ladder change, and the default pools of types whose default changes. (A
 // default pool of a type whose default's ladder changes holds that default, or something else on its ladder.)
-func ReachedPools(ctx context.Context, q lockorder.Querier, from, to Catalogue) ([]uuid.UUID, error) {
+func Reached(from, to Catalogue) Reach {
 	products, types := reached(from, to)
-	db := entitlementsdb.New(q)
-	carrying, err := db.ListCarryingPools(ctx, products)
-	if err != nil {
-		return nil, fmt.Errorf("reading the pools that hold what changes: %w", err)
-	}
-	defaults, err := db.ListDefaultPoolsOfTypes(ctx, types)
-	if err != nil {
-		return nil, fmt.Errorf("reading the default pools of types that change: %w", err)
-	}
-	return ascending(append(carrying, defaults...)), nil
+	return Reach{Products: products, Types: types}
 }
 
 // reached returns the stored products and types that a change touches.
@@ -216,6 +207,49 @@ func reached(from, to Catalogue) (products, types []uuid.UUID) {
 		}
 	}
 	return products, types
+}
+
+// NoneInProgress answers an error that wraps ErrInProgress where an earlier change has to have reached everyone before a change from one
+// catalogue to another: of the default of a type that gets another one, or, where rules change, of any default.
+func NoneInProgress(ctx context.Context, q lockorder.Querier, from, to Catalogue) error {
+	products, types := reached(from, to)
+	for _, slug := range slices.Sorted(maps.Keys(to.Types)) {
+		if id := to.Types[slug].ID; slices.Contains(types, id) {
+			if err := noDefaultInProgress(ctx, q, id, slug); err != nil {
+				return err
+			}
+		}
+	}
+	if len(products) == 0 {
+		return nil
+	}
+	return NoOpenDefault(ctx, q)
+}
+
+// Successors returns, by slug, what stands in place of those of the products whose tier was removed while it was held: another
+// product's slug, or "nothing".
+func Successors(ctx context.Context, q lockorder.Querier, c Catalogue, products []string) (map[string]string, error) {
+	slugs, ids := map[uuid.UUID]string{}, []uuid.UUID(nil)
+	for slug, p := range c.Products {
+		slugs[p.ID] = slug
+	}
+	for _, slug := range products {
+		if id := c.Products[slug].ID; id != uuid.Nil {
+			ids = append(ids, id)
+		}
+	}
+	found, err := loadSuccessions(ctx, q, ids)
+	if err != nil {
+		return nil, err
+	}
+	successors := map[string]string{}
+	for id, successor := range found {
+		successors[slugs[id]] = "nothing"
+		if successor != uuid.Nil {
+			successors[slugs[id]] = slugs[successor]
+		}
+	}
+	return successors, nil
 }
 
 // Holders returns how many pools hold each of the products, by slug; products that none holds are left out.

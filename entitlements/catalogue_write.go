@@ -235,14 +235,21 @@ func (w *catalogueWriter) ladders(ctx context.Context) error {
 			return err
 		}
 	}
+	var tiers []uuid.UUID
 	for _, name := range names {
 		if l := w.to.Ladders[name]; !slices.Equal(l.Tiers, w.from.Ladders[name].Tiers) {
+			for _, product := range l.Tiers {
+				tiers = append(tiers, w.to.Products[product].ID)
+			}
 			if err := w.q.InsertTiers(ctx, entitlementsdb.InsertTiersParams{LadderID: ids[name], Products: l.Tiers}); err != nil {
 				return fmt.Errorf("tiers of %s: %w", name, err)
 			}
 		}
 	}
-	return nil
+	if len(tiers) == 0 {
+		return nil
+	}
+	return w.q.DropSuccessions(ctx, tiers) // what is a tier again is held itself
 }
 
 func (w *catalogueWriter) types(ctx context.Context) error {

@@ -3,7 +3,6 @@ package entitlements
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -74,14 +73,15 @@ func Committed(ctx context.Context, q lockorder.Querier, change uuid.UUID) (Outc
 	return Outcome{Change: row.ID, Summary: row.Summary, Repeated: true, Pools: int(row.Owed), Owed: int(row.Owed)}, true, nil
 }
 
-// recordChange writes that a change is committed, with how many pools it owes. The transaction holds every lock it needs.
-func recordChange(ctx context.Context, tx *lockorder.Tx, act Act, c ChangeRecord, at time.Time, owed int) error {
+// recordChange writes that a change is committed, with how many pools it owes. Its time is the clock's, not the transaction's, which
+// is fixed only when all locks are held.
+func recordChange(ctx context.Context, tx *lockorder.Tx, act Act, c ChangeRecord, owed int) error {
 	var kind *uuid.UUID
 	if c.Type != uuid.Nil {
 		kind = &c.Type
 	}
 	err := entitlementsdb.New(tx).InsertChange(ctx, entitlementsdb.InsertChangeParams{
-		ID: c.ID, Kind: c.Kind, Summary: c.Summary, TypeID: kind, Act: act.Name, Workflow: act.Workflow, CommittedAt: at, Owed: int32(owed),
+		ID: c.ID, Kind: c.Kind, Summary: c.Summary, TypeID: kind, Act: act.Name, Workflow: act.Workflow, Owed: int32(owed),
 	})
 	if err != nil {
 		return fmt.Errorf("recording change %s: %w", c.ID, err)
@@ -89,88 +89,101 @@ func recordChange(ctx context.Context, tx *lockorder.Tx, act Act, c ChangeRecord
 	return nil
 }
 
-// reach says which pools a change reaches.
-type reach struct {
-	// count, list and owe count them, list them ascending, and write an obligation for each.
-	count func(ctx context.Context, q *entitlementsdb.Queries) (int64, error)
-	list  func(ctx context.Context, q *entitlementsdb.Queries) ([]uuid.UUID, error)
-	owe   func(ctx context.Context, q *entitlementsdb.Queries, change uuid.UUID) (int64, error)
+// Reach says which pools a change reaches: those that hold one of the products, the default pools of the types, and the pools
+// named. Each counts once. The zero Reach is none.
+type Reach struct {
+	Products, Types, Pools []uuid.UUID
 }
 
 // holdersOf reaches the pools that hold one of the products.
-func holdersOf(products ...uuid.UUID) reach {
-	return reach{
-		count: func(ctx context.Context, q *entitlementsdb.Queries) (int64, error) {
-			return q.CountHoldingPools(ctx, products)
-		},
-		list: func(ctx context.Context, q *entitlementsdb.Queries) ([]uuid.UUID, error) {
-			return q.ListCarryingPools(ctx, products)
-		},
-		owe: func(ctx context.Context, q *entitlementsdb.Queries, change uuid.UUID) (int64, error) {
-			return q.OweHolders(ctx, entitlementsdb.OweHoldersParams{ChangeID: change, ProductIds: products})
-		},
+func holdersOf(products ...uuid.UUID) Reach { return Reach{Products: products} }
+
+// exactly reaches the pools given.
+func exactly(pools []uuid.UUID) Reach { return Reach{Pools: pools} }
+
+// Size returns how many pools there are.
+func (r Reach) Size(ctx context.Context, q lockorder.Querier) (int, error) {
+	n, err := entitlementsdb.New(q).CountReached(ctx, entitlementsdb.CountReachedParams{ProductIds: r.Products, TypeIds: r.Types, Pools: r.Pools})
+	if err != nil {
+		return 0, fmt.Errorf("counting the pools that the change reaches: %w", err)
 	}
+	return int(n), nil
 }
 
-// exactly reaches the pools given, ascending.
-func exactly(pools []uuid.UUID) reach {
-	return reach{
-		count: func(context.Context, *entitlementsdb.Queries) (int64, error) { return int64(len(pools)), nil },
-		list:  func(context.Context, *entitlementsdb.Queries) ([]uuid.UUID, error) { return pools, nil },
-		owe: func(ctx context.Context, q *entitlementsdb.Queries, change uuid.UUID) (int64, error) {
-			return q.OwePools(ctx, entitlementsdb.OwePoolsParams{Pools: pools, ChangeID: change})
-		},
+// list returns the pools, ascending.
+func (r Reach) list(ctx context.Context, q lockorder.Querier) ([]uuid.UUID, error) {
+	pools, err := entitlementsdb.New(q).ListReached(ctx, entitlementsdb.ListReachedParams{ProductIds: r.Products, TypeIds: r.Types, Pools: r.Pools})
+	if err != nil {
+		return nil, fmt.Errorf("reading the pools that the change reaches: %w", err)
 	}
+	return pools, nil
 }
 
-// commitChange makes a change under the exclusive rendezvous. Up to SyncCap pools are locked before write runs and settled
-// after it; more are owed, and settled by a drain.
-func commitChange(ctx context.Context, tx *lockorder.Tx, act Act, c ChangeRecord, r reach, write func(ctx context.Context, q *entitlementsdb.Queries) error) (Outcome, error) {
+// owe leaves every pool to be settled for the change's sake.
+func (r Reach) owe(ctx context.Context, q lockorder.Querier, change uuid.UUID, expected int) error {
+	n, err := entitlementsdb.New(q).OweReached(ctx, entitlementsdb.OweReachedParams{ChangeID: change, ProductIds: r.Products, TypeIds: r.Types, Pools: r.Pools})
+	switch {
+	case err != nil:
+		return fmt.Errorf("owing %d pools: %w", expected, err)
+	case int(n) != expected:
+		return fmt.Errorf("owing %d pools: %d were found", expected, n)
+	}
+	return nil
+}
+
+// CommitChange makes a change under the exclusive rendezvous, and records it. Up to SyncCap pools are locked before write runs and
+// settled after it, with whatever earlier changes left them owed; more are owed, and settled by a drain. write may lock
+// what ranks above the obligations, and writes what the pools are settled by.
+func CommitChange(ctx context.Context, tx *lockorder.Tx, act Act, c ChangeRecord, r Reach, write func(context.Context) error) (Outcome, error) {
+	if err := act.check(); err != nil {
+		return Outcome{}, err
+	}
 	if err := tx.RequireKind(lockorder.RuleChange); err != nil {
 		return Outcome{}, err
 	}
-	q := entitlementsdb.New(tx)
-	count, err := r.count(ctx, q)
+	size, err := r.Size(ctx, tx)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("counting the pools that the change reaches: %w", err)
+		return Outcome{}, err
 	}
-	out := Outcome{Change: c.ID, Summary: c.Summary, Pools: int(count)}
-	var pools []uuid.UUID
-	var before []PoolState
-	if count <= SyncCap {
-		if pools, err = r.list(ctx, q); err != nil {
-			return Outcome{}, fmt.Errorf("reading the pools that the change reaches: %w", err)
-		}
-		if err := LockPools(ctx, tx, pools...); err != nil {
-			return Outcome{}, err
-		}
-		if before, err = PoolStates(ctx, tx, pools); err != nil {
-			return Outcome{}, err
-		}
-	} else {
-		out.Owed = int(count)
+	out := Outcome{Change: c.ID, Summary: c.Summary, Pools: size}
+	if size > SyncCap {
+		out.Owed = size
+		return out, commitOwing(ctx, tx, act, c, r, size, write)
+	}
+	pools, err := r.list(ctx, tx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	// What is owed is settled by this change, after it: a change that mends what cannot be settled has to get through.
+	owed, err := lockOwing(ctx, tx, pools)
+	if err != nil {
+		return Outcome{}, err
+	}
+	before, err := PoolStates(ctx, tx, pools)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := write(ctx); err != nil {
+		return Outcome{}, err
 	}
 	now, err := tx.Now(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := recordChange(ctx, tx, act, c, now, out.Owed); err != nil {
+	if err := recordChange(ctx, tx, act, c, 0); err != nil {
 		return Outcome{}, err
-	}
-	if out.Owed > 0 {
-		// Before the write: it may change who holds what.
-		if n, err := r.owe(ctx, q, c.ID); err != nil || n != count {
-			return Outcome{}, fmt.Errorf("owing %d of %d pools: %w", n, count, err)
-		}
-	}
-	if err := write(ctx, q); err != nil {
-		return Outcome{}, err
-	}
-	if out.Owed > 0 {
-		return out, nil
 	}
 	if out.Entitlements, err = Settle(ctx, tx, act, pools...); err != nil {
+		if !passing(err) {
+			return Outcome{}, fmt.Errorf("%w: not every pool that holds what changes can be settled by it: %w", ErrInvalid, err)
+		}
 		return Outcome{}, err
+	}
+	if len(owed) > 0 {
+		err := entitlementsdb.New(tx).SettleObligations(ctx, entitlementsdb.SettleObligationsParams{Pools: pools, At: now, Act: act.Name})
+		if err != nil {
+			return Outcome{}, fmt.Errorf("noting that nothing is owed to %d pools any more: %w", len(pools), err)
+		}
 	}
 	after, err := PoolStates(ctx, tx, pools)
 	if err != nil {
@@ -178,4 +191,16 @@ func commitChange(ctx context.Context, tx *lockorder.Tx, act Act, c ChangeRecord
 	}
 	out.Effects = Effects(before, after)
 	return out, nil
+}
+
+// commitOwing makes a change and leaves the pools that it reaches to be settled.
+func commitOwing(ctx context.Context, tx *lockorder.Tx, act Act, c ChangeRecord, r Reach, size int, write func(context.Context) error) error {
+	// Who holds what is read before the write, which may change it.
+	if err := recordChange(ctx, tx, act, c, size); err != nil {
+		return err
+	}
+	if err := r.owe(ctx, tx, c.ID, size); err != nil {
+		return err
+	}
+	return write(ctx)
 }

@@ -87,17 +87,13 @@ func (s SaveDefault) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome
 	if sameProduct(product, kind.DefaultProductID) {
 		return Outcome{}, fmt.Errorf("%w: the default of %s is %s already", ErrInvalid, kind.Slug, orNothing(kind.DefaultProduct))
 	}
-	now, err := tx.Now(ctx)
-	if err != nil {
-		return Outcome{}, err
-	}
 	q := entitlementsdb.New(tx)
 	owed, err := q.CountDefaultPools(ctx, kind.ID)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("counting the organisations of type %s: %w", kind.Slug, err)
 	}
 	summary := fmt.Sprintf("the default of %s is %s instead of %s; who holds that is %s", kind.Slug, orNothing(s.Product), orNothing(kind.DefaultProduct), past(s.Incumbents))
-	if err := recordChange(ctx, tx, act, ChangeRecord{ID: s.Change, Kind: ChangeDefault, Summary: summary, Type: kind.ID}, now, int(owed)); err != nil {
+	if err := recordChange(ctx, tx, act, ChangeRecord{ID: s.Change, Kind: ChangeDefault, Summary: summary, Type: kind.ID}, int(owed)); err != nil {
 		return Outcome{}, err
 	}
 	if err := q.SaveTypeDefault(ctx, entitlementsdb.SaveTypeDefaultParams{ID: kind.ID, DefaultProductID: product, Incumbents: s.Incumbents}); err != nil {
@@ -135,7 +131,7 @@ func (s SaveDefault) find(ctx context.Context, q lockorder.Querier) (entitlement
 // noDefaultInProgress refuses to change a default while an earlier change of it has not reached everyone: whom it has not reached
 // yet would be treated as the later one says.
 func noDefaultInProgress(ctx context.Context, q lockorder.Querier, kind uuid.UUID, slug string) error {
-	open, err := entitlementsdb.New(q).FindOpenDefaultChange(ctx, &kind)
+	open, err := entitlementsdb.New(q).FindOpenDefaultChange(ctx, kind)
 	switch {
 	case isNoRows(err):
 		return nil

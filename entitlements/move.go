@@ -2,7 +2,10 @@ package entitlements
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -10,7 +13,8 @@ import (
 	"github.com/bursarhq/bursar/lockorder"
 )
 
-// Move is a live position of an item that is to hold another product.
+// Move is a live position of an item that is to hold another product. To is uuid.Nil where it is to hold nothing: the tier of the
+// product was removed, and nothing stands in its place.
 type Move struct {
 	Position       uuid.UUID
 	Pool           uuid.UUID
@@ -22,7 +26,7 @@ type Move struct {
 }
 
 // PlanMoves returns the moves after which the items hold the products given, by item id. Items without a live position,
-// or that hold their product already, need none.
+// or that hold their product already, or what stands in its place, need none.
 func PlanMoves(ctx context.Context, q lockorder.Querier, products map[string]uuid.UUID) ([]Move, error) {
 	if len(products) == 0 {
 		return nil, nil
@@ -35,9 +39,13 @@ func PlanMoves(ctx context.Context, q lockorder.Querier, products map[string]uui
 	if err != nil {
 		return nil, fmt.Errorf("reading the positions of %d items: %w", len(ids), err)
 	}
+	inPlaceOf, err := loadSuccessions(ctx, q, slices.Collect(maps.Values(products)))
+	if err != nil {
+		return nil, err
+	}
 	var moves []Move
 	for _, r := range rows {
-		if to := products[r.ItemID]; to != r.ProductID {
+		if to, _ := inPlaceOf.heldFor(products[r.ItemID]); to != r.ProductID {
 			moves = append(moves, Move{
 				Position: r.ID, Pool: r.PoolID, SubscriptionID: r.SubscriptionID, ItemID: r.ItemID, Quantity: r.Quantity,
 				From: r.ProductID, To: to, status: r.Status,
@@ -48,21 +56,14 @@ func PlanMoves(ctx context.Context, q lockorder.Querier, products map[string]uui
 }
 
 // MoveItems ends the positions of moves and confers the other product in their place, in the same pool, suspended where
-// the old one was. The transaction is a RuleChange that planned the moves itself and holds the row of every pool. It
-// settles nothing: the caller does, once, at the end of its change.
+// the old one was. The transaction is a RuleChange that planned the moves itself: nobody else changes positions while it holds the
+// rendezvous. It settles nothing: the pools are among those that the change reaches.
 func MoveItems(ctx context.Context, tx *lockorder.Tx, act Act, moves []Move) error {
 	if err := act.check(); err != nil {
 		return err
 	}
 	if err := tx.RequireKind(lockorder.RuleChange); err != nil {
 		return err
-	}
-	ids := make([]uuid.UUID, 0, len(moves))
-	for _, m := range moves {
-		if err := tx.Require(lockorder.PoolRow(m.Pool)); err != nil {
-			return err
-		}
-		ids = append(ids, m.Position)
 	}
 	if len(moves) == 0 {
 		return nil
@@ -71,17 +72,24 @@ func MoveItems(ctx context.Context, tx *lockorder.Tx, act Act, moves []Move) err
 	if err != nil {
 		return err
 	}
-	q := entitlementsdb.New(tx)
-	if _, err := q.EndPositions(ctx, entitlementsdb.EndPositionsParams{At: now, Act: act.Name, Reason: EndMappingChanged, Ids: ids}); err != nil {
-		return fmt.Errorf("ending %d positions whose mapping changed: %w", len(ids), err)
-	}
-	for _, m := range moves {
-		if err := q.InsertItemPosition(ctx, entitlementsdb.InsertItemPositionParams{
-			PoolID: m.Pool, ProductID: m.To, SubscriptionID: m.SubscriptionID, ItemID: m.ItemID, Quantity: m.Quantity,
-			Status: m.status, StartsAt: now, Act: act.Name,
-		}); err != nil {
-			return fmt.Errorf("conferring item %s under its new mapping: %w", m.ItemID, err)
+	params := entitlementsdb.MoveItemPositionsParams{At: now, Act: act.Name}
+	ids := make([]uuid.UUID, len(moves))
+	for i, m := range moves {
+		ids[i] = m.Position
+		if m.To != uuid.Nil {
+			params.Ids, params.Products, params.Statuses = append(params.Ids, m.Position), append(params.Products, m.To), append(params.Statuses, m.status)
 		}
+	}
+	q := entitlementsdb.New(tx)
+	ended, err := q.EndPositions(ctx, entitlementsdb.EndPositionsParams{At: now, Act: act.Name, Reason: EndMappingChanged, Ids: ids})
+	if err == nil && int(ended) != len(ids) {
+		err = errors.New("the others are not live any more")
+	}
+	if err != nil {
+		return fmt.Errorf("ending %d positions whose mapping changed, %d ended: %w", len(ids), ended, err)
+	}
+	if err := q.MoveItemPositions(ctx, params); err != nil {
+		return fmt.Errorf("conferring %d items under their new mapping: %w", len(params.Ids), err)
 	}
 	return nil
 }

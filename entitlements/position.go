@@ -18,6 +18,7 @@ const (
 	EndProductChanged    = "product_changed"    // the item is now for another product
 	EndMappingChanged    = "mapping_changed"    // the item's price now stands for another product
 	EndSubscriptionEnded = "subscription_ended" // the subscription is over
+	EndTierRemoved       = "tier_removed"       // the product's tier was removed while it was held
 )
 
 const (
@@ -68,10 +69,15 @@ type Changes struct {
 	Conferred, Changed, Ended int
 	// Entitlements counts the rows of pool_entitlements that changed.
 	Entitlements int
+	// Succeeded counts the items that hold another product in place of one whose tier was removed, Withheld those that hold
+	// nothing because of it. They tell what stands, whether or not it changed now.
+	Succeeded, Withheld int
 }
 
 // Any says whether anything changed.
-func (c Changes) Any() bool { return c != Changes{} }
+func (c Changes) Any() bool {
+	return c.Conferred != 0 || c.Changed != 0 || c.Ended != 0 || c.Entitlements != 0
+}
 
 // PoolsOfSubscription returns the pools that hold live positions of a subscription, ascending.
 func PoolsOfSubscription(ctx context.Context, q lockorder.Querier, subscriptionID string) ([]uuid.UUID, error) {

@@ -15,7 +15,8 @@ import (
 // ConvergeSubscription makes the positions of a subscription those of its items: adds what is new, takes over another
 // quantity or product, ends what has no item any more, and settles every pool touched. They confer, or, of a suspended
 // subscription, are suspended: then they confer nothing and keep their place, so that nothing below them on their ladder
-// confers instead and no floor is restored. What is resumed is the same position, so that its place is what it was. The
+// confers instead and no floor is restored. What is resumed is the same position, so that its place is what it was. An
+// item whose product's tier was removed while it was held holds what stands in its place, or nothing. The
 // outcome depends on sub alone, not on what was seen of the subscription before. The caller holds the subscription's key and
 // the rows of sub.Pool and of all pools that PoolsOfSubscription names.
 func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Subscription) (Changes, error) {
@@ -54,7 +55,15 @@ func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Su
 			}
 		}
 	}
-	var removed, replaced []uuid.UUID
+	products := make([]uuid.UUID, len(sub.Items))
+	for i, item := range sub.Items {
+		products[i] = item.Product
+	}
+	inPlaceOf, err := loadSuccessions(ctx, tx, products)
+	if err != nil {
+		return Changes{}, err
+	}
+	var removed, replaced, withdrawn []uuid.UUID
 	var confer []entitlementsdb.InsertItemPositionParams
 	for _, item := range sub.Items {
 		if item.Quantity <= 0 {
@@ -62,7 +71,18 @@ func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Su
 		}
 		wanted[item.ID] = true
 		p, held := live[item.ID]
-		if held && p.ProductID == item.Product {
+		product, any := inPlaceOf.heldFor(item.Product)
+		switch {
+		case !any:
+			c.changes.Withheld++
+			if held {
+				withdrawn = append(withdrawn, p.ID)
+			}
+			continue
+		case product != item.Product:
+			c.changes.Succeeded++
+		}
+		if held && p.ProductID == product {
 			if err := change(p, item.Quantity); err != nil {
 				return Changes{}, err
 			}
@@ -74,7 +94,7 @@ func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Su
 			pool = p.PoolID
 		}
 		confer = append(confer, entitlementsdb.InsertItemPositionParams{
-			PoolID: pool, ProductID: item.Product, SubscriptionID: sub.ID, ItemID: item.ID, Quantity: item.Quantity,
+			PoolID: pool, ProductID: product, SubscriptionID: sub.ID, ItemID: item.ID, Quantity: item.Quantity,
 			Status: status, StartsAt: c.now, Act: act.Name,
 		})
 	}
@@ -88,6 +108,9 @@ func ConvergeSubscription(ctx context.Context, tx *lockorder.Tx, act Act, sub Su
 		return Changes{}, err
 	}
 	if err := c.end(ctx, EndProductChanged, replaced); err != nil {
+		return Changes{}, err
+	}
+	if err := c.end(ctx, EndTierRemoved, withdrawn); err != nil {
 		return Changes{}, err
 	}
 	for _, params := range confer {

@@ -58,7 +58,8 @@ func (a AddTier) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome, er
 	}
 	summary := fmt.Sprintf("%s becomes tier %d of %s", product.Slug, rank, ladder.Slug)
 	change := ChangeRecord{ID: a.Change, Kind: ChangeTierAdd, Summary: summary}
-	return commitChange(ctx, tx, act, change, holdersOf(product.ID), func(ctx context.Context, q *entitlementsdb.Queries) error {
+	return CommitChange(ctx, tx, act, change, holdersOf(product.ID), func(ctx context.Context) error {
+		q := entitlementsdb.New(tx)
 		err := errors.Join(
 			q.ShiftTiers(ctx, entitlementsdb.ShiftTiersParams{LadderID: ladder.ID, FromRank: int32(rank), By: 1}),
 			q.InsertTier(ctx, entitlementsdb.InsertTierParams{ProductID: product.ID, LadderID: ladder.ID, Rank: int32(rank)}),
@@ -124,7 +125,8 @@ func (r RemoveTier) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome,
 		return Outcome{}, err
 	}
 	change := ChangeRecord{ID: r.Change, Kind: ChangeTierRemove, Summary: plan.summary}
-	return commitChange(ctx, tx, act, change, holdersOf(plan.product.ID), func(ctx context.Context, q *entitlementsdb.Queries) error {
+	return CommitChange(ctx, tx, act, change, holdersOf(plan.product.ID), func(ctx context.Context) error {
+		q := entitlementsdb.New(tx)
 		err := errors.Join(
 			q.DeleteTier(ctx, plan.product.ID),
 			q.ShiftTiers(ctx, entitlementsdb.ShiftTiersParams{LadderID: plan.ladder, FromRank: *plan.product.Rank + 1, By: -1}))
@@ -232,7 +234,8 @@ func (r ReorderTiers) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcom
 		return Outcome{}, fmt.Errorf("reading the pools in which the order of %s decides: %w", ladder.Slug, err)
 	}
 	change := ChangeRecord{ID: r.Change, Kind: ChangeTierReorder, Summary: fmt.Sprintf("the tiers of %s are %s", ladder.Slug, strings.Join(r.Products, ", "))}
-	return commitChange(ctx, tx, act, change, exactly(contested), func(ctx context.Context, q *entitlementsdb.Queries) error {
+	return CommitChange(ctx, tx, act, change, exactly(contested), func(ctx context.Context) error {
+		q := entitlementsdb.New(tx)
 		if err := q.RankTiers(ctx, entitlementsdb.RankTiersParams{LadderID: ladder.ID, Products: order}); err != nil {
 			return fmt.Errorf("reordering %s: %w", ladder.Slug, err)
 		}

@@ -81,18 +81,10 @@ INSERT INTO core.organization_types (id, slug, name, default_product_id)
 VALUES (@id, @slug, @name, sqlc.narg('default_product_id'));
 
 -- name: UpdateOrganizationType :exec
-UPDATE core.organization_types SET name = @name, default_product_id = sqlc.narg('default_product_id') WHERE id = @id;
-
--- name: ListCarryingPools :many
-SELECT DISTINCT pool_id FROM core.positions
-WHERE product_id = ANY (@product_ids::uuid[]) AND status <> 'ended'
-ORDER BY pool_id;
-
--- name: ListDefaultPoolsOfTypes :many
-SELECT p.id
-FROM core.pools p JOIN core.organizations o ON o.id = p.organization_id
-WHERE p.is_default AND o.type_id = ANY (@type_ids::uuid[])
-ORDER BY p.id;
+UPDATE core.organization_types
+SET name = @name, default_product_id = sqlc.narg('default_product_id')::uuid,
+    incumbents = CASE WHEN default_product_id IS DISTINCT FROM sqlc.narg('default_product_id')::uuid THEN 'migrate' ELSE incumbents END
+WHERE id = @id;
 
 -- name: CountHolders :many
 SELECT product_id, count(DISTINCT pool_id)::bigint AS pools

@@ -53,9 +53,6 @@ WHERE t.ladder_id = @ladder_id AND x.status <> 'ended'
 GROUP BY x.pool_id HAVING count(DISTINCT x.product_id) > 1
 ORDER BY x.pool_id;
 
--- name: OwePools :execrows
-INSERT INTO core.change_obligations (pool_id, change_id) SELECT unnest(@pools::uuid[]), @change_id;
-
 -- name: OweDefaultPools :execrows
 INSERT INTO core.change_obligations (pool_id, change_id)
 SELECT p.id, @change_id
@@ -77,10 +74,14 @@ SELECT id, slug, default_product_id FROM core.organization_types ORDER BY id;
 UPDATE core.organization_types SET default_product_id = sqlc.narg('default_product_id'), incumbents = @incumbents WHERE id = @id;
 
 -- name: FindOpenDefaultChange :one
--- The default change of a type that has not reached every organisation yet.
+-- The change of a type's default that has not reached every organisation yet: of that alone, or of the catalogue, of which it is not kept whether
+-- it changed the default.
 SELECT c.id, count(*) FILTER (WHERE o.state = 'open')::bigint AS open, count(*) FILTER (WHERE o.state = 'parked')::bigint AS parked
-FROM core.changes c JOIN core.change_obligations o ON o.change_id = c.id
-WHERE c.type_id = @type_id AND o.state <> 'settled'
+FROM core.change_obligations o
+JOIN core.changes c ON c.id = o.change_id
+JOIN core.pools p ON p.id = o.pool_id
+JOIN core.organizations g ON g.id = p.organization_id
+WHERE o.state <> 'settled' AND p.is_default AND g.type_id = @type_id AND (c.type_id = @type_id OR c.kind = 'catalog')
 GROUP BY c.id, c.committed_at ORDER BY c.committed_at LIMIT 1;
 
 -- name: CountBuckets :one

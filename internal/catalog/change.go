@@ -3,9 +3,11 @@ package catalog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -24,12 +26,26 @@ type Preview struct {
 	Changes []entitlements.Change `json:"changes"`
 	// Left is what the database has and the file does not name. It stays.
 	Left []Left `json:"left"`
-	// Pools is how many pools the change reaches; they are settled.
+	// Pools is how many pools the change reaches. They are settled with it; where they are too many for that they are Owed, and
+	// settled one after another once it is committed.
 	Pools int `json:"pools"`
+	Owed  int `json:"owed,omitempty"`
 	// Moved is how many positions take another product because the mapping of their price changes.
 	Moved int `json:"moved"`
-	// Effects are the pools whose entitlements change, by organisation.
+	// Effects are the pools whose entitlements change, by organisation. Of pools that are owed it is not known yet.
 	Effects []Effect `json:"effects"`
+	// Change is the id of the committed change; empty before.
+	Change string `json:"change,omitempty"`
+}
+
+// same says whether two previews show the same. Where pools are owed, how many they are moves with every conferral, and nobody
+// relies on it.
+func (p Preview) same(other Preview) bool {
+	p.Change, other.Change = "", ""
+	if p.Owed > 0 && other.Owed > 0 {
+		p.Pools, p.Owed, p.Moved = other.Pools, other.Owed, other.Moved
+	}
+	return reflect.DeepEqual(p, other)
 }
 
 // Left is an object that the file does not name.
@@ -39,30 +55,23 @@ type Left struct {
 }
 
 // Effect is what changes in one pool.
-type Effect struct {
-	Organization string        `json:"organization"`
-	Pool         string        `json:"pool"`
-	Changes      []ValueChange `json:"changes"`
-}
+type Effect = entitlements.Effect
 
 // ValueChange is one entitlement before and after.
-type ValueChange struct {
-	Key  string             `json:"key"`
-	From entitlements.Value `json:"from"`
-	To   entitlements.Value `json:"to"`
-}
+type ValueChange = entitlements.ValueChange
 
-// Plan returns what applying the file would do: it is done, looked at, and rolled back. Errors are *Problems,
-// *TooManyPools, or the database's.
+// Plan returns what applying the file would do: it is done, looked at, and rolled back; where it would leave pools owed, they are
+// counted only. Errors are *Problems, entitlements.ErrInProgress, or the database's.
 func Plan(ctx context.Context, db *lockorder.DB, f *File) (Preview, error) {
-	return change(ctx, db, f, func(Preview) error { return errShown })
+	return change(ctx, db, f, true, func(Preview) error { return errShown })
 }
 
 // Apply applies the file if it does what was shown, and otherwise changes nothing and answers ErrDrift. Errors are
-// those of Plan too. Applied again it does nothing.
+// those of Plan too. Applied again it does nothing. Pools that it leaves owed are settled by the drain of Preview.Change, which
+// somebody has to start.
 func Apply(ctx context.Context, db *lockorder.DB, f *File, shown Preview) (Preview, error) {
-	return change(ctx, db, f, func(now Preview) error {
-		if !reflect.DeepEqual(now, shown) {
+	return change(ctx, db, f, false, func(now Preview) error {
+		if !now.same(shown) {
 			return ErrDrift
 		}
 		return nil
@@ -70,9 +79,9 @@ func Apply(ctx context.Context, db *lockorder.DB, f *File, shown Preview) (Previ
 }
 
 // change makes the change and lets decide see what it did before it is committed.
-func change(ctx context.Context, db *lockorder.DB, f *File, decide func(Preview) error) (Preview, error) {
+func change(ctx context.Context, db *lockorder.DB, f *File, look bool, decide func(Preview) error) (Preview, error) {
 	// A first look without the exclusive rendezvous: a file that changes nothing, or is wrong, holds nobody up.
-	c := &changer{file: f}
+	c := &changer{file: f, id: uuid.New(), looks: look}
 	if err := c.look(ctx, db.Reader(), entitlements.LoadCatalogue); err != nil {
 		return Preview{}, err
 	}
@@ -88,6 +97,9 @@ func change(ctx context.Context, db *lockorder.DB, f *File, decide func(Preview)
 		}
 		return decide(c.preview)
 	})
+	if err != nil {
+		c.preview.Change = ""
+	}
 	if errors.Is(err, errShown) {
 		err = nil
 	}
@@ -97,6 +109,8 @@ func change(ctx context.Context, db *lockorder.DB, f *File, decide func(Preview)
 // changer is one change under way.
 type changer struct {
 	file    *File
+	id      uuid.UUID // of the change
+	looks   bool      // it is only shown
 	from    state
 	to      entitlements.Catalogue
 	prices  map[string]string // Stripe price → slug, those that change
@@ -125,7 +139,11 @@ func (c *changer) look(ctx context.Context, q lockorder.Querier, load func(conte
 			return err
 		}
 	}
-	if err := c.file.check(from, c.to, holders).err(c.file.Name); err != nil {
+	succeeded, err := entitlements.Successors(ctx, q, from, c.defaults())
+	if err != nil {
+		return err
+	}
+	if err := c.file.check(from, c.to, holders, succeeded).err(c.file.Name); err != nil {
 		return err
 	}
 	c.preview = Preview{Changes: entitlements.DiffCatalogues(from, c.to), Left: c.left(), Effects: []Effect{}}
@@ -134,6 +152,17 @@ func (c *changer) look(ctx context.Context, q lockorder.Querier, load func(conte
 		c.preview.Changes = []entitlements.Change{}
 	}
 	return nil
+}
+
+// defaults returns the defaults that the file names and that no ladder has.
+func (c *changer) defaults() []string {
+	var products []string
+	for _, t := range c.file.types {
+		if _, _, tier := c.to.LadderOf(t.standard.value); t.standard.value != "" && !tier {
+			products = append(products, t.standard.value)
+		}
+	}
+	return products
 }
 
 // mappings finds the mappings that change.
@@ -224,10 +253,10 @@ func (c *changer) make(ctx context.Context, tx *lockorder.Tx) error {
 		return err
 	}
 	from := c.from.catalogue
-	pools, err := entitlements.ReachedPools(ctx, tx, from, c.to)
-	if err != nil {
+	if err := entitlements.NoneInProgress(ctx, tx, from, c.to); err != nil {
 		return err
 	}
+	reach := entitlements.Reached(from, c.to)
 	// Products and mappings are covered by the exclusive rendezvous, so they may be written before the pools are locked;
 	// which pools the mappings reach shows once they stand.
 	if c.to, err = entitlements.AddProducts(ctx, tx, from, c.to); err != nil {
@@ -238,35 +267,51 @@ func (c *changer) make(ctx context.Context, tx *lockorder.Tx) error {
 		return err
 	}
 	for _, m := range moves {
-		pools = append(pools, m.Pool)
+		reach.Pools = append(reach.Pools, m.Pool)
 	}
-	slices.SortFunc(pools, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
-	pools = slices.Compact(pools)
-	if len(pools) > entitlements.SyncCap {
-		return &TooManyPools{Pools: len(pools), Cap: entitlements.SyncCap}
+	c.preview.Moved = len(moves)
+	if c.looks {
+		if c.preview.Pools, err = reach.Size(ctx, tx); err != nil {
+			return err
+		}
+		if c.preview.Pools > entitlements.SyncCap {
+			c.preview.Owed = c.preview.Pools
+			return nil
+		}
 	}
-	if err := tx.Lock(ctx, slices.Concat(entitlements.PoolRows(pools), entitlements.KeyRows(from, c.to))...); err != nil {
-		return err
-	}
-	before, err := entitlements.PoolStates(ctx, tx, pools)
+	record := entitlements.ChangeRecord{ID: c.id, Kind: entitlements.ChangeCatalog, Summary: c.summary()}
+	out, err := entitlements.CommitChange(ctx, tx, act, record, reach, func(ctx context.Context) error {
+		if err := tx.Lock(ctx, entitlements.KeyRows(from, c.to)...); err != nil {
+			return err
+		}
+		if err := entitlements.WriteCatalogue(ctx, tx, from, c.to); err != nil {
+			return err
+		}
+		return entitlements.MoveItems(ctx, tx, act, moves)
+	})
 	if err != nil {
 		return err
 	}
-	if err := entitlements.WriteCatalogue(ctx, tx, from, c.to); err != nil {
-		return err
+	c.preview.Pools, c.preview.Owed, c.preview.Change = out.Pools, out.Owed, c.id.String()
+	if out.Effects != nil {
+		c.preview.Effects = out.Effects
 	}
-	if err := entitlements.MoveItems(ctx, tx, act, moves); err != nil {
-		return err
-	}
-	if _, err := entitlements.Settle(ctx, tx, act, pools...); err != nil {
-		return err
-	}
-	after, err := entitlements.PoolStates(ctx, tx, pools)
-	if err != nil {
-		return err
-	}
-	c.preview.Pools, c.preview.Moved, c.preview.Effects = len(pools), len(moves), effects(before, after)
 	return nil
+}
+
+// summary tells the change in one line: "catalogue: set gold, ladder membership and 2 more".
+func (c *changer) summary() string {
+	const shown = 3
+	var names []string
+	for _, one := range c.preview.Changes {
+		if name := one.Object + " " + one.Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if more := len(names) - shown; more > 0 {
+		return fmt.Sprintf("catalogue: %s and %d more", strings.Join(names[:shown], ", "), more)
+	}
+	return "catalogue: " + strings.Join(names, ", ")
 }
 
 // remap writes the mappings that change and returns the positions that take another product by it.
@@ -294,24 +339,4 @@ func (c *changer) remap(ctx context.Context, tx *lockorder.Tx) ([]entitlements.M
 		products[i.ItemID] = i.Product
 	}
 	return entitlements.PlanMoves(ctx, tx, products)
-}
-
-// effects compares the states of the same pools.
-func effects(before, after []entitlements.PoolState) []Effect {
-	out := []Effect{}
-	for i, was := range before {
-		is := after[i]
-		e := Effect{Organization: was.Organization, Pool: was.PoolName}
-		keys := maps.Clone(was.Values)
-		maps.Copy(keys, is.Values)
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			if was.Values[key] != is.Values[key] {
-				e.Changes = append(e.Changes, ValueChange{key, was.Values[key], is.Values[key]})
-			}
-		}
-		if len(e.Changes) > 0 {
-			out = append(out, e)
-		}
-	}
-	return out
 }

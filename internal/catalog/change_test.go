@@ -58,7 +58,10 @@ func TestAChangeIsSettledInTheSameTransaction(t *testing.T) {
 		{Op: entitlements.Removed, Object: "set", Name: "gold", What: "support", From: "yes"},
 	}, shown.Changes)
 
-	require.Equal(t, shown, h.mustApply(text))
+	done := h.mustApply(text)
+	require.Equal(t, "catalog 0", h.one(`SELECT kind || ' ' || owed FROM core.changes WHERE id = $1::uuid`, done.Change))
+	done.Change = ""
+	require.Equal(t, shown, done)
 	require.Equal(t, "speed=20 storage=300", h.has(acme))
 	require.Equal(t, "speed=1 storage=1", h.has(other))
 	require.Equal(t, "storage 200 → 300 (catalog-apply), support true →  (catalog-apply)",
@@ -203,7 +206,8 @@ func TestAbsentObjectsAreLeftAsTheyAre(t *testing.T) {
 	require.Empty(t, h.mustApply("").Changes, "an empty file changes nothing")
 }
 
-func TestAboveTheCapNothingChanges(t *testing.T) {
+// Above the cap a change commits at once and leaves every pool that it reaches owed; what it does to them is not shown before.
+func TestAboveTheCapPoolsAreOwed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.mustApply(base)
@@ -214,17 +218,50 @@ func TestAboveTheCapNothingChanges(t *testing.T) {
 	shown, err := h.plan(changed)
 	require.NoError(t, err)
 	require.Equal(t, entitlements.SyncCap, shown.Pools, "as many as the cap are settled")
+	require.Zero(t, shown.Owed)
 
-	h.org("one-more")
+	late := h.org("one-more")
 	before := h.everything()
-	for _, try := range []func(string) (catalog.Preview, error){h.plan, h.apply} {
-		_, err := try(changed)
-		var many *catalog.TooManyPools
-		require.ErrorAs(t, err, &many)
-		require.Equal(t, catalog.TooManyPools{Pools: 51, Cap: 50}, *many)
-		require.EqualError(t, many, "this change reaches 51 pools, more than the 50 that can be settled at once; nothing was changed")
-		require.Equal(t, before, h.everything())
+	shown, err = h.plan(changed)
+	require.NoError(t, err)
+	require.Equal(t, []int{51, 51}, []int{shown.Pools, shown.Owed})
+	require.Empty(t, shown.Effects)
+	require.Equal(t, before, h.everything(), "a look changes nothing")
+
+	h.org("meanwhile")
+	done, err := h.applyShown(changed, shown)
+	require.NoError(t, err, "how many pools are owed may move between the look and the change")
+	require.Equal(t, []int{52, 52}, []int{done.Pools, done.Owed})
+	require.Equal(t, "catalog 52 catalogue: set free", h.one(`SELECT concat_ws(' ', kind, owed, summary) FROM core.changes WHERE id = $1::uuid`, done.Change))
+	require.Equal(t, "52", h.one(`SELECT count(*)::text FROM core.change_obligations WHERE change_id = $1::uuid AND state = 'open'`, done.Change))
+	require.Equal(t, "speed=1 storage=1", h.has(late))
+
+	// A conferral settles what its pool is owed, before anything else.
+	h.lockPools(late)
+	require.Equal(t, "speed=1 storage=2", h.has(late))
+	require.Equal(t, "catalog-apply", h.one(`SELECT settled_act FROM core.change_obligations WHERE pool_id = $1 AND state = 'settled'`, late.DefaultPool))
+}
+
+// Positions whose price is mapped anew move with the change, however many they are.
+func TestAboveTheCapPositionsMove(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.mustApply(base)
+	var orgs []entitlements.Organization
+	for i := range entitlements.SyncCap + 1 {
+		org := h.org(fmt.Sprintf("org-%d", i))
+		h.subscribe(org, fmt.Sprint(i), "price_silver", "prod_silver", "silver", []string{"active", "paused"}[i%2])
+		orgs = append(orgs, org)
 	}
+	done := h.mustApply(with(t, "[price_silver]", "[]", "[price_gold, price_gold_year]", "[price_gold, price_gold_year, price_silver]"))
+	require.Equal(t, []int{51, 51, 51}, []int{done.Pools, done.Owed, done.Moved})
+	require.Equal(t, "active gold 26, suspended gold 25", h.one(`SELECT string_agg(concat_ws(' ', status, slug, n), ', ' ORDER BY status) FROM (
+		SELECT x.status, p.slug, count(*) AS n FROM core.positions x JOIN core.products p ON p.id = x.product_id
+		WHERE x.source = 'subscription' AND x.status <> 'ended' GROUP BY 1, 2) held`))
+	require.Equal(t, "speed=5 storage=20", h.has(orgs[0]), "it is owed")
+	h.lockPools(orgs...)
+	require.Equal(t, "speed=20 storage=200 support=true", h.has(orgs[0]))
+	require.Empty(t, h.has(orgs[1]), "what is suspended confers nothing")
 }
 
 func TestDriftBetweenTheLookAndTheChangeStopsIt(t *testing.T) {

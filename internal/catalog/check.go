@@ -70,13 +70,13 @@ type checker struct {
 }
 
 // check returns what is wrong with the file, reading included. holders tells how many pools hold a product that leaves its
-// ladder.
-func (f *File) check(from, to entitlements.Catalogue, holders map[string]int) problems {
+// ladder, succeeded what stands in place of a default whose tier was removed.
+func (f *File) check(from, to entitlements.Catalogue, holders map[string]int, succeeded map[string]string) problems {
 	c := &checker{File: f, problems: slices.Clone(f.problems), from: from, to: to}
 	c.keysAndRules()
 	c.productsAndMappings()
 	c.tiers(holders)
-	c.defaults()
+	c.defaults(succeeded)
 	return c.problems
 }
 
@@ -199,7 +199,7 @@ func leaving(from, to entitlements.Catalogue, ladder string) []string {
 }
 
 // defaults holds that a type's default is known and, where it sits on a ladder, that it is the floor.
-func (c *checker) defaults() {
+func (c *checker) defaults(succeeded map[string]string) {
 	ladderLine := map[string]int{}
 	for _, l := range c.ladders {
 		ladderLine[l.id.value] = l.id.line
@@ -212,6 +212,9 @@ func (c *checker) defaults() {
 			c.unknown(t.standard, "product", slices.Sorted(maps.Keys(c.to.Products)), "products")
 		} else if t.standard.value != "" {
 			typeLine[t.id.value] = t.standard.line
+		}
+		if other, yes := succeeded[t.standard.value]; yes {
+			c.add(t.standard.line, "the tier of product %s was removed, and %s stands in its place, so it can be no default; put it on a ladder again, or name another", t.standard.value, other)
 		}
 	}
 	for _, slug := range slices.Sorted(maps.Keys(c.to.Types)) {

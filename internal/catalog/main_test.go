@@ -78,6 +78,10 @@ func (h *house) apply(text string) (catalog.Preview, error) {
 	return catalog.Apply(h.t.Context(), h.db, f, shown)
 }
 
+func (h *house) applyShown(text string, shown catalog.Preview) (catalog.Preview, error) {
+	return catalog.Apply(h.t.Context(), h.db, parse(h.t, text), shown)
+}
+
 func (h *house) mustApply(text string) catalog.Preview {
 	h.t.Helper()
 	p, err := h.apply(text)
@@ -129,6 +133,18 @@ func (h *house) subscribe(org entitlements.Organization, id, price, stripeProduc
 		_, err := entitlements.ConvergeSubscription(ctx, tx, act, entitlements.Subscription{
 			ID: "sub_" + id, Pool: org.DefaultPool, Items: []entitlements.Item{{ID: "si_" + id, Product: productID, Quantity: 2}}, Suspended: status == "paused"})
 		return err
+	}))
+}
+
+// lockPools locks the default pools, which settles what they are owed.
+func (h *house) lockPools(orgs ...entitlements.Organization) {
+	h.t.Helper()
+	pools := make([]uuid.UUID, len(orgs))
+	for i, org := range orgs {
+		pools[i] = org.DefaultPool
+	}
+	require.NoError(h.t, h.db.Run(h.t.Context(), lockorder.Spec{Path: "rule-change-drain", Kind: lockorder.Materializing}, func(ctx context.Context, tx *lockorder.Tx) error {
+		return entitlements.LockPools(ctx, tx, pools...)
 	}))
 }
 

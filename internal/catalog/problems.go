@@ -13,14 +13,6 @@ var (
 	errShown = errors.New("this was only a look")
 )
 
-// TooManyPools is returned, as a pointer, when a change reaches more pools than are settled in one transaction. Nothing
-// was changed.
-type TooManyPools struct{ Pools, Cap int }
-
-func (e *TooManyPools) Error() string {
-	return fmt.Sprintf("this change reaches %d pools, more than the %d that can be settled at once; nothing was changed", e.Pools, e.Cap)
-}
-
 // Problem is one thing wrong with a file.
 type Problem struct {
 	// Line is counted from 1.

@@ -101,7 +101,7 @@ func TestPathsAreFoundAndOpened(t *testing.T) {
 	for _, s := range p.Steps() {
 		names = append(names, s.Class.Name)
 	}
-	if got := strings.Join(names, " "); got != "materialization subscription pool parked-work" {
+	if got := strings.Join(names, " "); got != "materialization subscription pool change-obligation parked-work" {
 		t.Errorf("its steps are %s", got)
 	}
 }

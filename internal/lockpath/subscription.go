@@ -9,6 +9,7 @@ var SubscriptionReconcile = path(Path{
 	Rows: []Step{
 		{Class: lockorder.Pool, Of: "of every pool that the subscription has a position in, and its organisation's default pool",
 			When: "where the subscription confers, suspends or ends something, and leads to a pool"},
+		{Class: lockorder.ChangeObligation, Of: "of all that these pools are owed", When: "where a change left one owed"},
 		{Class: lockorder.ParkedWork, Of: "of the subscription", When: "where it is parked"},
 	},
 	Does: "Makes the mirror, the positions and the entitlements follow what Stripe showed before the transaction began, or parks the subscription where they cannot.",

@@ -247,70 +247,6 @@ func (q *Queries) InsertTiers(ctx context.Context, arg InsertTiersParams) error 
 	return err
 }
 
-const listCarryingPools = `-- name: ListCarryingPools :many
-SELECT DISTINCT pool_id FROM core.positions
-WHERE product_id = ANY ($1::uuid[]) AND status <> 'ended'
-ORDER BY pool_id
-`
-
-// ListCarryingPools
-//
-//	SELECT DISTINCT pool_id FROM core.positions
-//	WHERE product_id = ANY ($1::uuid[]) AND status <> 'ended'
-//	ORDER BY pool_id
-func (q *Queries) ListCarryingPools(ctx context.Context, productIds []uuid.UUID) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, listCarryingPools, productIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []uuid.UUID
-	for rows.Next() {
-		var pool_id uuid.UUID
-		if err := rows.Scan(&pool_id); err != nil {
-			return nil, err
-		}
-		items = append(items, pool_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const listDefaultPoolsOfTypes = `-- name: ListDefaultPoolsOfTypes :many
-SELECT p.id
-FROM core.pools p JOIN core.organizations o ON o.id = p.organization_id
-WHERE p.is_default AND o.type_id = ANY ($1::uuid[])
-ORDER BY p.id
-`
-
-// ListDefaultPoolsOfTypes
-//
-//	SELECT p.id
-//	FROM core.pools p JOIN core.organizations o ON o.id = p.organization_id
-//	WHERE p.is_default AND o.type_id = ANY ($1::uuid[])
-//	ORDER BY p.id
-func (q *Queries) ListDefaultPoolsOfTypes(ctx context.Context, typeIds []uuid.UUID) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, listDefaultPoolsOfTypes, typeIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []uuid.UUID
-	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const listLadders = `-- name: ListLadders :many
 SELECT id, slug, name FROM core.ladders ORDER BY slug
 `
@@ -676,7 +612,10 @@ func (q *Queries) RenameSet(ctx context.Context, arg RenameSetParams) error {
 }
 
 const updateOrganizationType = `-- name: UpdateOrganizationType :exec
-UPDATE core.organization_types SET name = $1, default_product_id = $2 WHERE id = $3
+UPDATE core.organization_types
+SET name = $1, default_product_id = $2::uuid,
+    incumbents = CASE WHEN default_product_id IS DISTINCT FROM $2::uuid THEN 'migrate' ELSE incumbents END
+WHERE id = $3
 `
 
 type UpdateOrganizationTypeParams struct {
@@ -687,7 +626,10 @@ type UpdateOrganizationTypeParams struct {
 
 // UpdateOrganizationType
 //
-//	UPDATE core.organization_types SET name = $1, default_product_id = $2 WHERE id = $3
+//	UPDATE core.organization_types
+//	SET name = $1, default_product_id = $2::uuid,
+//	    incumbents = CASE WHEN default_product_id IS DISTINCT FROM $2::uuid THEN 'migrate' ELSE incumbents END
+//	WHERE id = $3
 func (q *Queries) UpdateOrganizationType(ctx context.Context, arg UpdateOrganizationTypeParams) error {
 	_, err := q.db.Exec(ctx, updateOrganizationType, arg.Name, arg.DefaultProductID, arg.ID)
 	return err

@@ -132,8 +132,11 @@ func (q *Queries) FindLadder(ctx context.Context, ladder string) (CoreLadder, er
 
 const findOpenDefaultChange = `-- name: FindOpenDefaultChange :one
 SELECT c.id, count(*) FILTER (WHERE o.state = 'open')::bigint AS open, count(*) FILTER (WHERE o.state = 'parked')::bigint AS parked
-FROM core.changes c JOIN core.change_obligations o ON o.change_id = c.id
-WHERE c.type_id = $1 AND o.state <> 'settled'
+FROM core.change_obligations o
+JOIN core.changes c ON c.id = o.change_id
+JOIN core.pools p ON p.id = o.pool_id
+JOIN core.organizations g ON g.id = p.organization_id
+WHERE o.state <> 'settled' AND p.is_default AND g.type_id = $1 AND (c.type_id = $1 OR c.kind = 'catalog')
 GROUP BY c.id, c.committed_at ORDER BY c.committed_at LIMIT 1
 `
 
@@ -143,13 +146,17 @@ type FindOpenDefaultChangeRow struct {
 	Parked int64
 }
 
-// The default change of a type that has not reached every organisation yet.
+// The change of a type's default that has not reached every organisation yet: of that alone, or of the catalogue, of which it is not kept whether
+// it changed the default.
 //
 //	SELECT c.id, count(*) FILTER (WHERE o.state = 'open')::bigint AS open, count(*) FILTER (WHERE o.state = 'parked')::bigint AS parked
-//	FROM core.changes c JOIN core.change_obligations o ON o.change_id = c.id
-//	WHERE c.type_id = $1 AND o.state <> 'settled'
+//	FROM core.change_obligations o
+//	JOIN core.changes c ON c.id = o.change_id
+//	JOIN core.pools p ON p.id = o.pool_id
+//	JOIN core.organizations g ON g.id = p.organization_id
+//	WHERE o.state <> 'settled' AND p.is_default AND g.type_id = $1 AND (c.type_id = $1 OR c.kind = 'catalog')
 //	GROUP BY c.id, c.committed_at ORDER BY c.committed_at LIMIT 1
-func (q *Queries) FindOpenDefaultChange(ctx context.Context, typeID *uuid.UUID) (FindOpenDefaultChangeRow, error) {
+func (q *Queries) FindOpenDefaultChange(ctx context.Context, typeID uuid.UUID) (FindOpenDefaultChangeRow, error) {
 	row := q.db.QueryRow(ctx, findOpenDefaultChange, typeID)
 	var i FindOpenDefaultChangeRow
 	err := row.Scan(&i.ID, &i.Open, &i.Parked)
@@ -415,26 +422,6 @@ type OweDefaultPoolsParams struct {
 //	WHERE p.is_default AND o.type_id = $2
 func (q *Queries) OweDefaultPools(ctx context.Context, arg OweDefaultPoolsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, oweDefaultPools, arg.ChangeID, arg.TypeID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const owePools = `-- name: OwePools :execrows
-INSERT INTO core.change_obligations (pool_id, change_id) SELECT unnest($1::uuid[]), $2
-`
-
-type OwePoolsParams struct {
-	Pools    []uuid.UUID
-	ChangeID uuid.UUID
-}
-
-// OwePools
-//
-//	INSERT INTO core.change_obligations (pool_id, change_id) SELECT unnest($1::uuid[]), $2
-func (q *Queries) OwePools(ctx context.Context, arg OwePoolsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, owePools, arg.Pools, arg.ChangeID)
 	if err != nil {
 		return 0, err
 	}

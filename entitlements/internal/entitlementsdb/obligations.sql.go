@@ -12,70 +12,129 @@ import (
 	"github.com/google/uuid"
 )
 
-const getChange = `-- name: GetChange :one
-SELECT id, kind, summary, act, workflow, committed_at, owed FROM core.changes WHERE id = $1
+const countObligations = `-- name: CountObligations :one
+SELECT count(*) FILTER (WHERE state = 'open')::bigint AS open, count(*) FILTER (WHERE state = 'parked')::bigint AS parked
+FROM core.change_obligations
+WHERE change_id = $1 AND state IN ('open', 'parked')
 `
 
-type GetChangeRow struct {
-	ID          uuid.UUID
-	Kind        string
-	Summary     string
-	Act         string
-	Workflow    string
-	CommittedAt time.Time
-	Owed        int32
+type CountObligationsRow struct {
+	Open   int64
+	Parked int64
 }
 
-// GetChange
+// CountObligations
 //
-//	SELECT id, kind, summary, act, workflow, committed_at, owed FROM core.changes WHERE id = $1
-func (q *Queries) GetChange(ctx context.Context, id uuid.UUID) (GetChangeRow, error) {
-	row := q.db.QueryRow(ctx, getChange, id)
-	var i GetChangeRow
-	err := row.Scan(
-		&i.ID,
-		&i.Kind,
-		&i.Summary,
-		&i.Act,
-		&i.Workflow,
-		&i.CommittedAt,
-		&i.Owed,
-	)
+//	SELECT count(*) FILTER (WHERE state = 'open')::bigint AS open, count(*) FILTER (WHERE state = 'parked')::bigint AS parked
+//	FROM core.change_obligations
+//	WHERE change_id = $1 AND state IN ('open', 'parked')
+func (q *Queries) CountObligations(ctx context.Context, changeID uuid.UUID) (CountObligationsRow, error) {
+	row := q.db.QueryRow(ctx, countObligations, changeID)
+	var i CountObligationsRow
+	err := row.Scan(&i.Open, &i.Parked)
 	return i, err
 }
 
-const insertChange = `-- name: InsertChange :exec
-INSERT INTO core.changes (id, kind, summary, type_id, act, workflow, committed_at, owed)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+const failObligation = `-- name: FailObligation :one
+UPDATE core.change_obligations
+SET attempts = attempts + 1, last_error = $1::text, last_tried_at = $2::timestamptz,
+    state = CASE WHEN attempts + 1 >= $3::integer THEN 'parked' ELSE 'open' END
+WHERE pool_id = $4 AND change_id = $5 AND state = 'open'
+RETURNING state
 `
 
-type InsertChangeParams struct {
-	ID          uuid.UUID
-	Kind        string
-	Summary     string
-	TypeID      *uuid.UUID
-	Act         string
-	Workflow    string
-	CommittedAt time.Time
-	Owed        int32
+type FailObligationParams struct {
+	Reason   string
+	At       time.Time
+	Most     int32
+	PoolID   uuid.UUID
+	ChangeID uuid.UUID
 }
 
-// InsertChange
+// FailObligation
 //
-//	INSERT INTO core.changes (id, kind, summary, type_id, act, workflow, committed_at, owed)
-//	VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-func (q *Queries) InsertChange(ctx context.Context, arg InsertChangeParams) error {
-	_, err := q.db.Exec(ctx, insertChange,
-		arg.ID,
-		arg.Kind,
-		arg.Summary,
-		arg.TypeID,
-		arg.Act,
-		arg.Workflow,
-		arg.CommittedAt,
-		arg.Owed,
+//	UPDATE core.change_obligations
+//	SET attempts = attempts + 1, last_error = $1::text, last_tried_at = $2::timestamptz,
+//	    state = CASE WHEN attempts + 1 >= $3::integer THEN 'parked' ELSE 'open' END
+//	WHERE pool_id = $4 AND change_id = $5 AND state = 'open'
+//	RETURNING state
+func (q *Queries) FailObligation(ctx context.Context, arg FailObligationParams) (string, error) {
+	row := q.db.QueryRow(ctx, failObligation,
+		arg.Reason,
+		arg.At,
+		arg.Most,
+		arg.PoolID,
+		arg.ChangeID,
 	)
-	return err
+	var state string
+	err := row.Scan(&state)
+	return state, err
+}
+
+const listOpenChanges = `-- name: ListOpenChanges :many
+SELECT DISTINCT change_id FROM core.change_obligations WHERE state = 'open' ORDER BY change_id
+`
+
+// ListOpenChanges
+//
+//	SELECT DISTINCT change_id FROM core.change_obligations WHERE state = 'open' ORDER BY change_id
+func (q *Queries) ListOpenChanges(ctx context.Context) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, listOpenChanges)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var change_id uuid.UUID
+		if err := rows.Scan(&change_id); err != nil {
+			return nil, err
+		}
+		items = append(items, change_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listOpenObligations = `-- name: ListOpenObligations :many
+SELECT pool_id
+FROM core.change_obligations
+WHERE change_id = $1 AND state = 'open' AND pool_id > $2
+ORDER BY pool_id LIMIT $3
+`
+
+type ListOpenObligationsParams struct {
+	ChangeID uuid.UUID
+	After    uuid.UUID
+	Most     int32
+}
+
+// ListOpenObligations
+//
+//	SELECT pool_id
+//	FROM core.change_obligations
+//	WHERE change_id = $1 AND state = 'open' AND pool_id > $2
+//	ORDER BY pool_id LIMIT $3
+func (q *Queries) ListOpenObligations(ctx context.Context, arg ListOpenObligationsParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, listOpenObligations, arg.ChangeID, arg.After, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var pool_id uuid.UUID
+		if err := rows.Scan(&pool_id); err != nil {
+			return nil, err
+		}
+		items = append(items, pool_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listOwed = `-- name: ListOwed :many
@@ -116,26 +175,129 @@ func (q *Queries) ListOwed(ctx context.Context, pools []uuid.UUID) ([]ListOwedRo
 	return items, nil
 }
 
-const oweHolders = `-- name: OweHolders :execrows
-INSERT INTO core.change_obligations (pool_id, change_id)
-SELECT DISTINCT pool_id, $1::uuid FROM core.positions WHERE product_id = ANY ($2::uuid[]) AND status <> 'ended'
+const listParkedObligations = `-- name: ListParkedObligations :many
+SELECT b.pool_id, b.change_id, b.attempts, b.last_error, b.last_tried_at, c.kind, c.summary, c.committed_at, p.name AS pool, o.slug AS organization
+FROM core.change_obligations b
+JOIN core.changes c ON c.id = b.change_id
+JOIN core.pools p ON p.id = b.pool_id
+JOIN core.organizations o ON o.id = p.organization_id
+WHERE b.state = 'parked' AND (b.change_id, b.pool_id) > ($1::uuid, $2::uuid)
+  AND ($3::uuid IS NULL OR b.change_id = $3::uuid OR b.pool_id = $3::uuid)
+ORDER BY b.change_id, b.pool_id LIMIT $4
 `
 
-type OweHoldersParams struct {
-	ChangeID   uuid.UUID
-	ProductIds []uuid.UUID
+type ListParkedObligationsParams struct {
+	AfterChange uuid.UUID
+	AfterPool   uuid.UUID
+	Object      *uuid.UUID
+	Most        int32
 }
 
-// OweHolders
+type ListParkedObligationsRow struct {
+	PoolID       uuid.UUID
+	ChangeID     uuid.UUID
+	Attempts     int32
+	LastError    *string
+	LastTriedAt  *time.Time
+	Kind         string
+	Summary      string
+	CommittedAt  time.Time
+	Pool         string
+	Organization string
+}
+
+// ListParkedObligations
 //
-//	INSERT INTO core.change_obligations (pool_id, change_id)
-//	SELECT DISTINCT pool_id, $1::uuid FROM core.positions WHERE product_id = ANY ($2::uuid[]) AND status <> 'ended'
-func (q *Queries) OweHolders(ctx context.Context, arg OweHoldersParams) (int64, error) {
-	result, err := q.db.Exec(ctx, oweHolders, arg.ChangeID, arg.ProductIds)
+//	SELECT b.pool_id, b.change_id, b.attempts, b.last_error, b.last_tried_at, c.kind, c.summary, c.committed_at, p.name AS pool, o.slug AS organization
+//	FROM core.change_obligations b
+//	JOIN core.changes c ON c.id = b.change_id
+//	JOIN core.pools p ON p.id = b.pool_id
+//	JOIN core.organizations o ON o.id = p.organization_id
+//	WHERE b.state = 'parked' AND (b.change_id, b.pool_id) > ($1::uuid, $2::uuid)
+//	  AND ($3::uuid IS NULL OR b.change_id = $3::uuid OR b.pool_id = $3::uuid)
+//	ORDER BY b.change_id, b.pool_id LIMIT $4
+func (q *Queries) ListParkedObligations(ctx context.Context, arg ListParkedObligationsParams) ([]ListParkedObligationsRow, error) {
+	rows, err := q.db.Query(ctx, listParkedObligations,
+		arg.AfterChange,
+		arg.AfterPool,
+		arg.Object,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListParkedObligationsRow
+	for rows.Next() {
+		var i ListParkedObligationsRow
+		if err := rows.Scan(
+			&i.PoolID,
+			&i.ChangeID,
+			&i.Attempts,
+			&i.LastError,
+			&i.LastTriedAt,
+			&i.Kind,
+			&i.Summary,
+			&i.CommittedAt,
+			&i.Pool,
+			&i.Organization,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reopenObligations = `-- name: ReopenObligations :execrows
+UPDATE core.change_obligations b
+SET state = 'open', attempts = 0
+FROM (SELECT unnest($1::uuid[]) AS pool_id, unnest($2::uuid[]) AS change_id) k
+WHERE b.pool_id = k.pool_id AND b.change_id = k.change_id AND b.state = 'parked'
+`
+
+type ReopenObligationsParams struct {
+	Pools   []uuid.UUID
+	Changes []uuid.UUID
+}
+
+// ReopenObligations
+//
+//	UPDATE core.change_obligations b
+//	SET state = 'open', attempts = 0
+//	FROM (SELECT unnest($1::uuid[]) AS pool_id, unnest($2::uuid[]) AS change_id) k
+//	WHERE b.pool_id = k.pool_id AND b.change_id = k.change_id AND b.state = 'parked'
+func (q *Queries) ReopenObligations(ctx context.Context, arg ReopenObligationsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, reopenObligations, arg.Pools, arg.Changes)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const settleObligations = `-- name: SettleObligations :exec
+UPDATE core.change_obligations
+SET state = 'settled', settled_at = $1::timestamptz, settled_act = $2::text, last_tried_at = $1::timestamptz, last_error = NULL
+WHERE pool_id = ANY ($3::uuid[]) AND state <> 'settled'
+`
+
+type SettleObligationsParams struct {
+	At    time.Time
+	Act   string
+	Pools []uuid.UUID
+}
+
+// What a change settled that came after those which left the pools owed.
+//
+//	UPDATE core.change_obligations
+//	SET state = 'settled', settled_at = $1::timestamptz, settled_act = $2::text, last_tried_at = $1::timestamptz, last_error = NULL
+//	WHERE pool_id = ANY ($3::uuid[]) AND state <> 'settled'
+func (q *Queries) SettleObligations(ctx context.Context, arg SettleObligationsParams) error {
+	_, err := q.db.Exec(ctx, settleObligations, arg.At, arg.Act, arg.Pools)
+	return err
 }
 
 const settleOwed = `-- name: SettleOwed :one

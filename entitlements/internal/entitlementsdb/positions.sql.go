@@ -210,6 +210,38 @@ func (q *Queries) ListSubscriptionPositions(ctx context.Context, subscriptionID 
 	return items, nil
 }
 
+const moveItemPositions = `-- name: MoveItemPositions :exec
+INSERT INTO core.positions (pool_id, product_id, source, subscription_id, item_id, quantity, status, starts_at, created_act)
+SELECT p.pool_id, m.product_id, 'subscription', p.subscription_id, p.item_id, p.quantity, m.status, $1::timestamptz, $2::text
+FROM (SELECT unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS product_id, unnest($5::text[]) AS status) m
+JOIN core.positions p ON p.id = m.id
+`
+
+type MoveItemPositionsParams struct {
+	At       time.Time
+	Act      string
+	Ids      []uuid.UUID
+	Products []uuid.UUID
+	Statuses []string
+}
+
+// Positions in place of ended ones, of another product.
+//
+//	INSERT INTO core.positions (pool_id, product_id, source, subscription_id, item_id, quantity, status, starts_at, created_act)
+//	SELECT p.pool_id, m.product_id, 'subscription', p.subscription_id, p.item_id, p.quantity, m.status, $1::timestamptz, $2::text
+//	FROM (SELECT unnest($3::uuid[]) AS id, unnest($4::uuid[]) AS product_id, unnest($5::text[]) AS status) m
+//	JOIN core.positions p ON p.id = m.id
+func (q *Queries) MoveItemPositions(ctx context.Context, arg MoveItemPositionsParams) error {
+	_, err := q.db.Exec(ctx, moveItemPositions,
+		arg.At,
+		arg.Act,
+		arg.Ids,
+		arg.Products,
+		arg.Statuses,
+	)
+	return err
+}
+
 const settlePool = `-- name: SettlePool :one
 SELECT core.settle_pool($1::uuid, $2::text, $3::text, $4::timestamptz)::integer AS changed
 `
