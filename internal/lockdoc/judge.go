@@ -12,7 +12,7 @@ import (
 )
 
 // inventors are the packages whose tests make up paths of any name. Their edges count in the search for circles.
-var inventors = []string{"lockorder", "internal/locktest"}
+var inventors = []string{"lockorder", "internal/locktest", "internal/telemetry/lockmetrics"}
 
 // edge is one that was seen, and where.
 type edge struct {
