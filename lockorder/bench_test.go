@@ -51,7 +51,7 @@ type way struct {
 //     and no guard
 //   - raw-six: raw pgx, statement by statement, in six round trips
 //
-// It reports the time of each, and ratios (1.0 is as fast, more is faster). three-x-same and handed-x-same are what the
+// All send on the same connections, and another way begins each time. It reports the time of each, and ratios (1.0 is as fast, more is faster). three-x-same and handed-x-same are what the
 // package itself costs, in Go; same-three-x-pipelined and same-handed-x-pipelined are what the safety of its statements
 // costs the server, which no implementation avoids; three-x-pipelined and handed-x-pipelined are both together. The other
 // two are the gain over six round trips, and best-x-six-trips is the most that two flights can gain.
@@ -71,7 +71,7 @@ func benchmarkTransaction(b *testing.B, delay time.Duration, workers int) {
 		c.MaxConns = int32(workers)
 	}
 	db := open(b, d, func(o *lockorder.Options) { o.Configure = configure })
-	raw := d.Pool(b, configure)
+	raw := db.Pool() // another backend would have other caches
 	targets := benchTargets(b, d, workers)
 	ways := []way{
 		{"three", func(worker int) error { return viaLockorder(db, targets[worker]) }},

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/trace"
 )
 
 // MaxKeys is the most advisory keys that one transaction may hold. The table of locks is one for the whole server.
@@ -205,9 +204,11 @@ type openMark struct{}
 // budget does, and carries the mark that a transaction is open: a second Run in it is refused. Every error is an *Error
 // with a verdict; fn's own error is wrapped in it.
 func (db *DB) Run(ctx context.Context, spec Spec, fn func(ctx context.Context, tx *Tx) error) error {
-	ctx, span := tracer.Start(ctx, "tx "+spec.Path,
-		trace.WithAttributes(attribute.String("lockorder.path", spec.Path), attribute.String("lockorder.kind", spec.Kind.String())))
+	ctx, span := tracer.Start(ctx, "tx "+spec.Path)
 	defer span.End()
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("lockorder.path", spec.Path), attribute.String("lockorder.kind", spec.Kind.String()))
+	}
 	err := db.run(ctx, spec, fn)
 	if err != nil {
 		span.SetAttributes(attribute.String("lockorder.verdict", string(VerdictOf(err))))

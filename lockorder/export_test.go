@@ -50,3 +50,6 @@ func (tx *Tx) PID() uint32 {
 	}
 	return pid
 }
+
+// Pool returns the pool, for benchmarks that send on the same connections.
+func (db *DB) Pool() *pgxpool.Pool { return db.pool }

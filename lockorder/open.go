@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,7 @@ func checkSpec(spec Spec) ([]Lock, error) {
 	switch spec.Kind {
 	case Plain:
 	case Materializing, RuleChange:
-		keys = append(keys, New(Materialization))
+		keys = append(keys, theRendezvous())
 	default:
 		return nil, fmt.Errorf("%w: a transaction is Plain, Materializing or RuleChange", ErrForbidden)
 	}
@@ -34,7 +35,7 @@ func checkSpec(spec Spec) ([]Lock, error) {
 		}
 		keys = append(keys, k)
 	}
-	keys = sorted(keys)
+	keys = arrange(keys)
 	if len(keys) > MaxKeys {
 		return nil, fmt.Errorf("%w: %d asked for, the rendezvous included, %d allowed", ErrTooManyKeys, len(keys), MaxKeys)
 	}
@@ -55,9 +56,14 @@ func checkAskable(l Lock) error {
 	return nil
 }
 
+// theRendezvous is the lock that most transactions take: its key is derived once.
+var theRendezvous = sync.OnceValue(func() Lock { return New(Materialization) })
+
 // sorted returns the locks in the order in which they are taken, each once.
-func sorted(locks []Lock) []Lock {
-	out := slices.Clone(locks)
+func sorted(locks []Lock) []Lock { return arrange(slices.Clone(locks)) }
+
+// arrange is sorted, in place.
+func arrange(out []Lock) []Lock {
 	slices.SortFunc(out, compare)
 	return slices.CompactFunc(out, func(a, b Lock) bool { return compare(a, b) == 0 })
 }
