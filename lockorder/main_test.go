@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/bursarhq/bursar/internal/locktest"
 	"github.com/bursarhq/bursar/internal/pgtest"
 	"github.com/bursarhq/bursar/lockorder"
 )
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(childMode); mode != "" {
 		child(mode) // this binary runs again as a client that is stopped or killed
 	}
-	pgtest.Main(m)
+	locktest.Main(m)
 }
 
 // open opens the test's database through lockorder.
@@ -32,6 +33,9 @@ func open(t testing.TB, d *pgtest.DB, change ...func(*lockorder.Options)) *locko
 	}
 	if opts.MaxConns == 0 && onPoolOfOne() {
 		opts.MaxConns = 1
+	}
+	if _, timed := t.(*testing.B); !timed { // what is measured goes unseen
+		locktest.Watch(&opts)
 	}
 	db, err := lockorder.Open(t.Context(), urlOf(t, d), opts)
 	if err != nil {
