@@ -235,7 +235,7 @@ func viaSameStatements(pool *pgxpool.Pool, target benchTarget, handed bool) erro
 		if handed {
 			guard = lockorder.DefaultGuard
 		}
-		opening.Queue(lockorder.OpenSQL(lockorder.Materializing, 2, guard, false), "5000", "10000", "1000", "shared", rendezvous().Key(), target.key.Key())
+		opening.Queue(lockorder.OpenSQL(true, 2, guard, false), "5000", "10000", "1000", "shared", rendezvous().Key(), target.key.Key())
 		if handed {
 			opening.Queue(updateSQL, target.row)
 		}

@@ -94,6 +94,7 @@ type DB struct {
 	opts            Options
 	deadlockTimeout time.Duration
 	lane            lane
+	rendezvous      Lock
 	openTexts       *openTexts
 	simple          bool          // statements are sent by the simple protocol, which prepares none
 	places          chan struct{} // nil, or a place for each transaction that may be open at once
@@ -131,8 +132,8 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	}
 	db := &DB{
 		pool: pool, opts: opts, lane: newLane(opts.LaneShare, config.MaxConns),
-		openTexts: new(openTexts),
-		simple:    config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol,
+		rendezvous: theRendezvous(), openTexts: new(openTexts),
+		simple: config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol,
 	}
 	if err := db.checkServer(ctx); err != nil {
 		pool.Close()
@@ -221,7 +222,7 @@ func (db *DB) run(ctx context.Context, spec Spec, fn func(ctx context.Context, t
 	if ctx.Value(openMark{}) != nil {
 		return db.unopened(ctx, spec, failedStep("opening", fmt.Errorf("%w: it would need a second connection; use the one there is", ErrNested)))
 	}
-	keys, err := checkSpec(spec)
+	keys, err := checkSpec(spec, db.rendezvous)
 	if err != nil {
 		return db.unopened(ctx, spec, failedStep("opening", err))
 	}

@@ -32,6 +32,15 @@ func Collide(l Lock, n uint64) Lock {
 	return l
 }
 
+// CollideAt returns the lock with its key forced to one.
+func CollideAt(l Lock, key int64) Lock {
+	l.key = key
+	return l
+}
+
+// CollideRendezvous forces the key of the rendezvous of this handle's transactions to one.
+func (db *DB) CollideRendezvous(key int64) { db.rendezvous.key = key }
+
 // DefaultGuard is the guard of handed statements where none is set.
 const DefaultGuard = defaultGuard
 

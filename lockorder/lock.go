@@ -120,6 +120,16 @@ func (tx *Tx) mayWait() (timeout time.Duration, leave func(), err error) {
 	return min(tx.db.opts.LockTimeout, left), leave, nil
 }
 
+// mayWaitFor is mayWait for a key. One that is held shared already, as the rendezvous, and was asked for under another
+// class's name later, is not waited for: two who do so would wait for each other.
+func (tx *Tx) mayWaitFor(k Lock) (timeout time.Duration, leave func(), err error) {
+	if k.class != Materialization && tx.shared != nil && *tx.shared == k.key {
+		tx.lost = fmt.Errorf("its key is that of the rendezvous, which is held shared: %w", ErrBusy)
+		return 0, nil, tx.lost
+	}
+	return tx.mayWait()
+}
+
 // exclusive tells whether the exclusive rendezvous is held.
 func (tx *Tx) exclusive() bool { return tx.spec.Kind == RuleChange && tx.top.class != nil }
 
@@ -180,13 +190,13 @@ func (tx *Tx) takeKeys(ctx context.Context, keys []Lock) error {
 
 // waitForKey waits for one busy key, in the lane.
 func (tx *Tx) waitForKey(ctx context.Context, k Lock) error {
-	timeout, leave, err := tx.mayWait()
+	timeout, leave, err := tx.mayWaitFor(k)
 	if err != nil {
 		return tx.refused(ctx, k, 0, err)
 	}
 	defer leave()
 	shared := ""
-	if k.class == Materialization && tx.spec.Kind == Materializing {
+	if k.class == Materialization && tx.shared != nil {
 		shared = "_shared"
 	}
 	// Statements of one message are statements of their own: the time-out is set before the wait begins, and the

@@ -35,6 +35,8 @@ var mutants = []mutant{
 	{"handed statements unguarded", "open.go", "if guard != \"\" {", "if false {", "TestHandedDoNotRunWhenBusy"},
 	{"handed locks allowed", "handed.go", "errors.Join(checkLockless(sql), checkArguments(args))", "errors.Join(checkArguments(args))", "TestHandedFail"},
 	{"COMMIT's tag unchecked", "tx.go", `tag.String() == "COMMIT"`, `tag.String() != ""`, "TestVerdicts"},
+	{"rendezvous upgraded for a class that shares its key", "open.go", "return k.key == keys[0].key", "return false", "TestOneKeyForAll|TestRendezvousShared"},
+	{"shared key waited for", "lock.go", "tx.shared != nil && *tx.shared == k.key", "tx.shared == nil", "TestOneKeyForAll|TestRendezvousShared"},
 	{"may wait without a place", "maywait.go", "	if !tx.exclusive() {\n		_, leave, err := tx.mayWait()", "	if false {\n		_, leave, err := tx.mayWait()", "TestMayWait"},
 	{"COMMIT unbounded", "tx.go", "context.WithDeadline(context.WithoutCancel(ctx), tx.deadline)", "context.WithTimeout(context.WithoutCancel(ctx), endTimeout)", "TestSlowCommit"},
 	{"guard's state ignored", "handed.go", "return SQLState(err) == o.GuardState", "return err != nil", "TestGuards"},

@@ -14,7 +14,7 @@ import (
 )
 
 // checkSpec returns the keys to take at opening, the rendezvous first, sorted and de-duplicated.
-func checkSpec(spec Spec) ([]Lock, error) {
+func checkSpec(spec Spec, rendezvous Lock) ([]Lock, error) {
 	if spec.Path == "" {
 		return nil, fmt.Errorf("%w: the transaction has no path name", ErrForbidden)
 	}
@@ -22,7 +22,7 @@ func checkSpec(spec Spec) ([]Lock, error) {
 	switch spec.Kind {
 	case Plain:
 	case Materializing, RuleChange:
-		keys = append(keys, theRendezvous())
+		keys = append(keys, rendezvous)
 	default:
 		return nil, fmt.Errorf("%w: a transaction is Plain, Materializing or RuleChange", ErrForbidden)
 	}
@@ -71,6 +71,7 @@ func arrange(out []Lock) []Lock {
 // open begins and takes the declared keys. Handed statements travel with it while all of the keys are free. On error the
 // caller rolls back.
 func (tx *Tx) open(ctx context.Context, keys []Lock) error {
+	tx.sharedKey(keys)
 	statements, err := tx.handed()
 	if err != nil {
 		return failedStep("opening", err)
@@ -86,6 +87,16 @@ func (tx *Tx) open(ctx context.Context, keys []Lock) error {
 		return err
 	}
 	return tx.sendHanded(ctx)
+}
+
+// sharedKey notes the key of the rendezvous where it is to be taken shared. Two classes may share a 64-bit key, which is one
+// lock then, taken once, in the stronger mode: to take it shared first and exclusive for the other class would be the
+// upgrade in which two transactions wait for each other.
+func (tx *Tx) sharedKey(keys []Lock) {
+	if tx.spec.Kind != Materializing || slices.ContainsFunc(keys[1:], func(k Lock) bool { return k.key == keys[0].key }) {
+		return
+	}
+	tx.shared = &keys[0].key
 }
 
 // openPlainly begins, makes the settings and tries the keys, all in one flight; then waits, key by key, for what the
@@ -158,15 +169,15 @@ func holderName(text string) string {
 	return text[:min(len(text), maxHolder)]
 }
 
-// openTexts keeps what openSQL has built for the handles of one pool, by kind and number of keys, guarded or not, with a
+// openTexts keeps what openSQL has built for the handles of one pool, by mode of the first key and number of keys, guarded or not, with a
 // holder's name or without.
-type openTexts [RuleChange + 1][MaxKeys + 1][2][2]atomic.Pointer[string]
+type openTexts [2][MaxKeys + 1][2][2]atomic.Pointer[string]
 
 // openSQL is the statement that makes the settings and tries the keys, of which the first is the rendezvous where the
-// kind has one. It answers how many keys it got. The tries are nested, so that a busy key ends them: going on would
+// kind has one; firstShared says that it is taken shared. It answers how many keys it got. The tries are nested, so that a busy key ends them: going on would
 // take a later key past an earlier one, and two such transactions would wait for each other. Tries do not wait, so the
 // settings come in time for whatever does. The guard, where there is one, is evaluated, and raises, unless all were got.
-func openSQL(kind Kind, keys int, guard string, named bool) string {
+func openSQL(firstShared bool, keys int, guard string, named bool) string {
 	var b strings.Builder
 	b.WriteString("SELECT got, num_nonnulls(set_config('lock_timeout', $1, true)," + // num_nonnulls: one column to send
 		" set_config('idle_in_transaction_session_timeout', $2, true)," +
@@ -179,14 +190,14 @@ func openSQL(kind Kind, keys int, guard string, named bool) string {
 		fmt.Fprintf(&b, ", CASE WHEN got < %d THEN %s END", keys, guard)
 	}
 	b.WriteString(") FROM (SELECT ")
-	writeTries(&b, kind == Materializing, keys, 5)
+	writeTries(&b, firstShared, keys, 5)
 	b.WriteString(" AS got OFFSET 0) tries") // OFFSET 0: the tries run once, before what reads got
 	return b.String()
 }
 
 // openText is openSQL for a transaction, built once.
 func (tx *Tx) openText(keys int, guarded, named bool) string {
-	known := &tx.db.openTexts[tx.spec.Kind][keys][number(guarded)][number(named)]
+	known := &tx.db.openTexts[number(tx.shared != nil)][keys][number(guarded)][number(named)]
 	if text := known.Load(); text != nil {
 		return *text
 	}
@@ -194,7 +205,7 @@ func (tx *Tx) openText(keys int, guarded, named bool) string {
 	if guarded && keys > 0 {
 		guard = tx.db.opts.Guard
 	}
-	text := openSQL(tx.spec.Kind, keys, guard, named)
+	text := openSQL(tx.shared != nil, keys, guard, named)
 	known.Store(&text)
 	return text
 }

@@ -23,6 +23,7 @@ type Tx struct {
 	deadline time.Time // the end of the budget, or of the exclusive hold where that comes first
 	overdue  error     // what its passing means
 	turn     *turn     // of a rule change
+	shared   *int64    // the rendezvous' key, where that is taken shared
 	done     bool
 	lost     error  // why a lock was refused; without it the transaction must not be committed
 	unread   func() // closes the result that was handed out last; the connection can do nothing else before
