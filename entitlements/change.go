@@ -163,14 +163,15 @@ func CommitChange(ctx context.Context, tx *lockorder.Tx, act Act, c ChangeRecord
 	if err != nil {
 		return Outcome{}, err
 	}
+	// Before the write, which may refer to it.
+	if err := recordChange(ctx, tx, act, c, 0); err != nil {
+		return Outcome{}, err
+	}
 	if err := write(ctx); err != nil {
 		return Outcome{}, err
 	}
 	now, err := tx.Now(ctx)
 	if err != nil {
-		return Outcome{}, err
-	}
-	if err := recordChange(ctx, tx, act, c, 0); err != nil {
 		return Outcome{}, err
 	}
 	if out.Entitlements, err = Settle(ctx, tx, act, pools...); err != nil {
