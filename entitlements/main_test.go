@@ -24,6 +24,8 @@ type house struct {
 	db   *lockorder.DB
 	pool *pgxpool.Pool
 	ids  map[string]uuid.UUID // products, by slug
+	// admin is the database's URL as a superuser.
+	admin string
 }
 
 // tester is what a house needs of a test: *testing.T or *rapid.T.
@@ -61,7 +63,7 @@ func newHouse(t testing.TB) *house {
 	db, err := lockorder.Open(t.Context(), database.URL(), locktest.Watched(lockorder.Options{NowSQL: "SELECT core.clock()"}))
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
-	h := &house{t: t, db: db, pool: pool, ids: map[string]uuid.UUID{}}
+	h := &house{t: t, db: db, pool: pool, ids: map[string]uuid.UUID{}, admin: database.AdminURL()}
 	rows, err := pool.Query(t.Context(), `SELECT slug, id FROM core.products`)
 	require.NoError(t, err)
 	defer rows.Close()
@@ -96,7 +98,7 @@ func (h *house) in(subscription string, pools []uuid.UUID, do func(context.Conte
 		if err != nil {
 			return err
 		}
-		if err := tx.Lock(ctx, entitlements.PoolRows(slices.Concat(pools, held))...); err != nil {
+		if err := entitlements.LockPools(ctx, tx, slices.Concat(pools, held)...); err != nil {
 			return err
 		}
 		changes, err = do(ctx, tx)
