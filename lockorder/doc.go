@@ -5,7 +5,9 @@
 // Every lock, advisory key or row, belongs to a class, and every class has a rank (see the variables of this
 // package, Classes, and LOCKS.md). A transaction takes locks in ascending rank; within an advisory class in
 // ascending key, within a row class in ascending identity, byte by byte. Two transactions that keep to this cannot
-// wait for each other. The order is not left to the caller: locks may be asked for in any order at once, and are
+// wait for each other. (Two identities that share a 64-bit key are one lock. That two pairs of them, of two classes, do so
+// crosswise is left to the server: it finds the deadlock, and one of the two answers VerdictDeadlock, with nothing done.)
+// The order is not left to the caller: locks may be asked for in any order at once, and are
 // sorted here; a lock asked for later that ranks below one already held is refused before any SQL is sent.
 //
 //	err := db.Run(ctx, lockorder.Spec{
@@ -33,7 +35,7 @@
 // Rows are taken in the same way: one by one in one flight, up to the first that is busy. A transaction with keys, one
 // update and COMMIT is three flights; each later lock or result adds one.
 //
-// Statements handed over with Spec.Handed travel in the flight of the opening, behind a guard that raises unless every
+// Statements handed over with Spec.Handed travel in the flight of the opening, which raises (Options.Guard) unless every
 // declared lock was got: two flights in all. Where a lock was busy none of them ran; the transaction opens again without
 // them, on the same budget, and sends them once it holds its locks. They may read, and write what a declared key
 // covers; they never take a lock that could wait.
@@ -44,7 +46,8 @@
 // lane of Options.LaneShare of the pool, which all handles of the pool share; it is held only during the wait. Where
 // there is none the transaction is rolled back and answers ErrBusy at once: nobody waits for a place. The lane does not
 // see a wait within a statement of the caller's (a write of a row that it did not lock, a unique key): that one is
-// bounded by the lock time-out alone, and LockOrMake is there to make a row in the lane.
+// bounded by the lock time-out alone. LockOrMake makes a row in the lane, and Tx.MayWait runs any statement in it that
+// may wait for a unique key.
 //
 // # Rule changes
 //
@@ -62,10 +65,18 @@
 // after Options.LockTimeout or what is left of the budget; a wait that could not outlast the server's deadlock timer is
 // not begun, and answers ErrBusy. A transaction whose lock was refused cannot be committed, also when fn swallows the
 // error. A process that stops while it holds locks is cut off after Options.IdleTimeout, one that dies while it waits
-// leaves the queue within Options.CheckInterval. All of these settings are local to the transaction.
+// leaves the queue within Options.CheckInterval. COMMIT too is cancelled when the budget ends, and answers whether it was
+// done. The settings are local to the transaction.
 //
 // Through a pooler of transactions, such as PgBouncer, set Options.Pooled: no statement is then prepared by name, and
 // nothing is set but by the opening.
+//
+// # Seeing locks
+//
+// Options.Holder names who runs a transaction in pg_stat_activity, and each statement that waits carries a comment that
+// ParseWaitComment reads: the class and identity that it waits for, and its path. Options.Observe, Refused and Ended
+// tell of each lock that was got, or was busy and not got, and of each end with the time that locks were held; DB.Lane
+// tells how full the lane is.
 //
 // # Rules for statements
 //
