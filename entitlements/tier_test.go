@@ -189,7 +189,7 @@ func TestTierRefusals(t *testing.T) {
 		"one twice in the order":   {entitlements.ReorderTiers{Change: id, Ladder: "membership", Products: []string{"free", "free", "gold"}}, "free is no tier of membership, or is named twice", entitlements.ErrInvalid},
 		"one missing in the order": {entitlements.ReorderTiers{Change: id, Ladder: "membership", Products: []string{"free", "gold"}}, "names 2 of the 3 tiers", entitlements.ErrInvalid},
 	} {
-		_, err := h.tryChange("tier-refused", lockorder.RuleChange, c.do)
+		_, err := h.tryChange("test-tier-refused", lockorder.RuleChange, c.do)
 		require.ErrorIs(t, err, c.is, name)
 		require.ErrorContains(t, err, c.says, name)
 		require.Equal(t, before, h.rows(pool)+h.tiers(), name)

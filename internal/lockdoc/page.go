@@ -23,18 +23,16 @@ func makePage(paths []lockpath.Path, known steps) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	data := struct {
-		Picture          string
-		Advisory, Rows   []classEntry
-		Session          []classEntry
-		Untaken          string
-		Answers          []answer
-		Areas            []area
-		Derivation       string
-		MaxKeys          int
-		Shared, Excluded string
+		Picture        string
+		Advisory, Rows []classEntry
+		Session        []classEntry
+		Untaken        string
+		Answers        []answer
+		Areas          []area
+		Derivation     string
+		MaxKeys        int
 	}{
 		Picture: picture(paths, known), Answers: answers(), Areas: areas(paths, known), Derivation: lockorder.Derivation, MaxKeys: lockorder.MaxKeys,
-		Shared: namesOf(paths, lockorder.Materializing), Excluded: namesOf(paths, lockorder.RuleChange),
 	}
 	var untaken []string
 	for _, c := range lockorder.Classes() {
@@ -149,16 +147,6 @@ func entryOfPath(p lockpath.Path, known steps) pathEntry {
 		e.Takes = append(e.Takes, text+".")
 	}
 	return e
-}
-
-func namesOf(paths []lockpath.Path, kind lockorder.Kind) string {
-	var names []string
-	for _, p := range paths {
-		if p.Kind == kind {
-			names = append(names, link(p.Name))
-		}
-	}
-	return list(names, "and")
 }
 
 func code(s string) string { return "`" + s + "`" }
