@@ -33,6 +33,7 @@ const (
 	ErrTypeHeldTooLong        = "HeldTooLong"        // the work held the exclusive rendezvous for longer than it may; nothing was done
 	ErrTypeConflict           = "Conflict"           // another row stood in the way
 	ErrTypeLockOrderViolation = "LockOrderViolation" // a bug: locks out of order, or without the rendezvous
+	ErrTypeGrantMoving        = "GrantMoving"        // others acted on the line of grants during every try; nothing was done
 	ErrTypeSubscriptionMoving = "SubscriptionMoving" // others committed during every read
 	ErrTypeStripeRateLimited  = "StripeRateLimited"
 	ErrTypeStripeAuth         = "StripeAuth"
@@ -41,8 +42,10 @@ const (
 	ErrTypeAlreadyExists      = "AlreadyExists"
 	ErrTypeInvalidArgument    = "InvalidArgument"
 	ErrTypeLinkedElsewhere    = "LinkedElsewhere"
-	ErrTypeExhausted          = "Exhausted" // an allowance does not hold what was asked for; nothing was done
-	ErrTypeUnknown            = "Unknown" // nothing that this table knows
+	ErrTypeOwedUnsettled      = "OwedUnsettled"    // what a change owes a pool cannot be settled, so nothing can be done with the pool
+	ErrTypeChangeInProgress   = "ChangeInProgress" // an earlier change has not reached everyone yet
+	ErrTypeExhausted          = "Exhausted"        // an allowance does not hold what was asked for; nothing was done
+	ErrTypeUnknown            = "Unknown"          // nothing that this table knows
 )
 
 // errMoved says that a reconcile committed while Stripe was read.
@@ -90,6 +93,8 @@ func judge(err error) rule {
 	switch {
 	case errors.Is(err, errMoved):
 		return rule{errType: ErrTypeSubscriptionMoving, from: 200 * time.Millisecond, to: time.Second, expected: true}
+	case errors.Is(err, entitlements.ErrGrantMoved):
+		return rule{errType: ErrTypeGrantMoving, from: 200 * time.Millisecond, to: time.Second, expected: true}
 	case stripeapi.IsRateLimited(err):
 		if wait := retryAfter(err); wait > 0 {
 			return rule{errType: ErrTypeStripeRateLimited, from: wait, to: wait + wait/4, expected: true}
@@ -103,6 +108,10 @@ func judge(err error) rule {
 		return rule{errType: ErrTypeStripeUnavailable, from: wait, to: wait + wait/4}
 	case lockorder.SQLState(err) == rendezvousMissing:
 		return rule{errType: ErrTypeLockOrderViolation, final: true}
+	case errors.Is(err, entitlements.ErrOwed):
+		return rule{errType: ErrTypeOwedUnsettled, final: true}
+	case errors.Is(err, entitlements.ErrInProgress):
+		return rule{errType: ErrTypeChangeInProgress, final: true, expected: true}
 	case errors.As(err, &elsewhere):
 		return rule{errType: ErrTypeLinkedElsewhere, final: true}
 	case errors.Is(err, entitlements.ErrExhausted):
