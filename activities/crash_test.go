@@ -117,9 +117,9 @@ func crashOfRetryParked() locktest.Scenario {
 }
 
 // organization makes a member that no customer pays for.
-func (s *scene) organization(slug string) {
-	_, err := s.operator.CreateOrganization(s.t.Context(), activities.NewOrganizationRequest{Slug: slug, Name: strings.ToUpper(slug), Type: "member"})
-	require.NoError(s.t, err)
+func (r *rig) organization(slug string) {
+	_, err := r.operator.CreateOrganization(r.t.Context(), activities.NewOrganizationRequest{Slug: slug, Name: strings.ToUpper(slug), Type: "member"})
+	require.NoError(r.t, err)
 }
 
 // checkedOut keeps a completed checkout that names the organisation.

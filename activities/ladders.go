@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/internal/lockpath"
 	"github.com/bursarhq/bursar/lockorder"
 	"github.com/bursarhq/bursar/workflows/contract"
 )
@@ -21,7 +22,7 @@ type change interface {
 //
 // Running it twice is safe: a change of that id is made once, and a second run answers that it stands.
 func (o *Operator) TierAdd(ctx context.Context, in contract.TierAdd) (contract.ActResult, error) {
-	return o.change(ctx, "tier-add", lockorder.RuleChange, entitlements.AddTier(in))
+	return o.change(ctx, lockpath.TierAdd, entitlements.AddTier(in))
 }
 
 // TierRemove takes a product off its ladder, and says what becomes of those who hold it. Errors wrap
@@ -29,21 +30,21 @@ func (o *Operator) TierAdd(ctx context.Context, in contract.TierAdd) (contract.A
 //
 // Running it twice is safe: a change of that id is made once, and a second run answers that it stands.
 func (o *Operator) TierRemove(ctx context.Context, in contract.TierRemove) (contract.ActResult, error) {
-	return o.change(ctx, tierRemovePath(in), lockorder.RuleChange, entitlements.RemoveTier(in))
+	return o.change(ctx, removal(in), entitlements.RemoveTier(in))
 }
 
-func tierRemovePath(in contract.TierRemove) string {
+func removal(in contract.TierRemove) lockpath.Path {
 	if in.Disposition == "" {
-		return "tier-delete"
+		return lockpath.TierDelete
 	}
-	return "tier-remove"
+	return lockpath.TierRemove
 }
 
 // TierReorder puts the tiers of a ladder into another order. Errors wrap entitlements.ErrNotFound or ErrInvalid.
 //
 // Running it twice is safe: a change of that id is made once, and a second run answers that it stands.
 func (o *Operator) TierReorder(ctx context.Context, in contract.TierReorder) (contract.ActResult, error) {
-	return o.change(ctx, "tier-reorder", lockorder.RuleChange, entitlements.ReorderTiers(in))
+	return o.change(ctx, lockpath.TierReorder, entitlements.ReorderTiers(in))
 }
 
 // DefaultChange saves the default of an organisation type; every organisation of the type is left to the drain of the
@@ -51,14 +52,14 @@ func (o *Operator) TierReorder(ctx context.Context, in contract.TierReorder) (co
 //
 // Running it twice is safe: a change of that id is made once, and a second run answers that it stands.
 func (o *Operator) DefaultChange(ctx context.Context, in contract.DefaultChange) (contract.ActResult, error) {
-	return o.change(ctx, "default-save", lockorder.Plain, entitlements.SaveDefault(in))
+	return o.change(ctx, lockpath.DefaultSave, entitlements.SaveDefault(in))
 }
 
 // change makes a change and answers what it did.
-func (o *Operator) change(ctx context.Context, path string, kind lockorder.Kind, c change) (contract.ActResult, error) {
+func (o *Operator) change(ctx context.Context, path lockpath.Path, c change) (contract.ActResult, error) {
 	var outcome entitlements.Outcome
-	err := o.DB.Run(ctx, lockorder.Spec{Path: path, Kind: kind}, func(ctx context.Context, tx *lockorder.Tx) (err error) {
-		outcome, err = c.Do(ctx, tx, entitlements.Act{Name: path, Workflow: workflowID(ctx)})
+	err := o.DB.Run(ctx, path.Spec(), func(ctx context.Context, tx *lockorder.Tx) (err error) {
+		outcome, err = c.Do(ctx, tx, entitlements.Act{Name: path.Name, Workflow: workflowID(ctx)})
 		return err
 	})
 	if err != nil {
@@ -84,22 +85,22 @@ var errShown = errors.New("shown, and not kept")
 
 // PreviewTierAdd returns what TierAdd would do: it is done, looked at, and rolled back. Errors are the act's.
 func (o *Operator) PreviewTierAdd(ctx context.Context, in contract.TierAdd) (entitlements.Outcome, error) {
-	return o.preview(ctx, "tier-add", entitlements.AddTier(in))
+	return o.preview(ctx, lockpath.TierAdd, entitlements.AddTier(in))
 }
 
 // PreviewTierRemove is PreviewTierAdd for TierRemove.
 func (o *Operator) PreviewTierRemove(ctx context.Context, in contract.TierRemove) (entitlements.Outcome, error) {
-	return o.preview(ctx, tierRemovePath(in), entitlements.RemoveTier(in))
+	return o.preview(ctx, removal(in), entitlements.RemoveTier(in))
 }
 
 // PreviewTierReorder is PreviewTierAdd for TierReorder.
 func (o *Operator) PreviewTierReorder(ctx context.Context, in contract.TierReorder) (entitlements.Outcome, error) {
-	return o.preview(ctx, "tier-reorder", entitlements.ReorderTiers(in))
+	return o.preview(ctx, lockpath.TierReorder, entitlements.ReorderTiers(in))
 }
 
-func (o *Operator) preview(ctx context.Context, path string, c change) (outcome entitlements.Outcome, err error) {
-	err = o.DB.Run(ctx, lockorder.Spec{Path: path, Kind: lockorder.RuleChange}, func(ctx context.Context, tx *lockorder.Tx) (err error) {
-		if outcome, err = c.Do(ctx, tx, entitlements.Act{Name: path}); err == nil {
+func (o *Operator) preview(ctx context.Context, path lockpath.Path, c change) (outcome entitlements.Outcome, err error) {
+	err = o.DB.Run(ctx, path.Spec(), func(ctx context.Context, tx *lockorder.Tx) (err error) {
+		if outcome, err = c.Do(ctx, tx, entitlements.Act{Name: path.Name}); err == nil {
 			err = errShown
 		}
 		return err
@@ -115,9 +116,9 @@ func (o *Operator) preview(ctx context.Context, path string, c change) (outcome 
 // Running it twice is safe: the ids are the act's own, so a second run finds that they stand and changes nothing.
 func (o *Operator) OrganizationCreate(ctx context.Context, in contract.OrganizationCreate) (contract.ActResult, error) {
 	var made entitlements.Organization
-	err := o.DB.Run(ctx, lockorder.Spec{Path: "organization-create", Kind: lockorder.Materializing},
+	err := o.DB.Run(ctx, lockpath.OrganizationCreate.Spec(),
 		func(ctx context.Context, tx *lockorder.Tx) (err error) {
-			act := entitlements.Act{Name: "organization-create", Workflow: workflowID(ctx)}
+			act := entitlements.Act{Name: lockpath.OrganizationCreate.Name, Workflow: workflowID(ctx)}
 			made, err = entitlements.CreateOrganization(ctx, tx, act, entitlements.NewOrganization{
 				ID: in.ID, DefaultPool: in.Pool, Slug: in.Slug, Name: in.Name, Type: in.Type})
 			return err
