@@ -36,8 +36,11 @@ check-modules: ## fail where go.mod and go.sum are not tidy
 	$(GO) mod verify >/dev/null
 
 .PHONY: check-vet
-check-vet: ## go vet, and the check that workflow code is deterministic
+check-vet: ## go vet, and the checks that locks keep their order and workflow code is deterministic
 	$(GO) vet $(PKGS)
+	$(GO) build -trimpath -buildvcs=false -o bin/lockordervet ./lockorder/lockordervet/cmd/lockordervet
+	$(GO) vet -vettool=bin/lockordervet $(PKGS)
+	bin/lockordervet sql .
 	$(GO) build -C tools/workflowcheck -o $(CURDIR)/bin/workflowcheck go.temporal.io/sdk/contrib/tools/workflowcheck
 	bin/workflowcheck -show-pos ./workflows/...
 

@@ -20,6 +20,7 @@ var direct = map[string]string{
 	"github.com/peterldowns/pgtestdb":                                   "a migrated database for each test, from a template",
 	"github.com/pressly/goose/v3":                                       "migrations",
 	"github.com/spf13/cobra":                                            "subcommands, their help and completion",
+	"github.com/spf13/pflag":                                            "the flags of cobra, where a command needs their type",
 	"github.com/stretchr/testify":                                       "assertions in tests",
 	"github.com/stripe/stripe-go/v79":                                   "Stripe's types, client and signatures",
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp":     "spans and metrics of HTTP, of the ingress and of the calls to Stripe",
@@ -37,6 +38,7 @@ var direct = map[string]string{
 	"go.uber.org/goleak":                                                "finds goroutines that a test left behind",
 	"golang.org/x/sync":                                                 "groups of goroutines that end together",
 	"golang.org/x/term":                                                 "the width of a terminal, and whether there is one",
+	"golang.org/x/tools":                                                "reads Go code with its types, for lockordervet",
 	"google.golang.org/protobuf":                                        "decodes what a collector receives, and Temporal's durations",
 	"pgregory.net/rapid":                                                "property tests that shrink what they find",
 }

@@ -85,7 +85,7 @@ func sources(t *testing.T) map[string]string {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != dir || path == filepath.Join(dir, "bin")) {
+		if entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != dir || path == filepath.Join(dir, "bin") || entry.Name() == "testdata") {
 			return fs.SkipDir
 		}
 		if entry.IsDir() || filepath.Ext(path) != ".go" {
