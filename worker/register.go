@@ -32,8 +32,14 @@ func register(d dependencies) map[string]served {
 	onDB := &activities.Subscriptions{DB: d.db, Stripe: d.stripe, Livemode: d.livemode}
 	onIO := &activities.Subscriptions{DB: d.reserved, Stripe: d.stripe, Livemode: d.livemode}
 	parked := &activities.Parked{DB: d.reserved, Signaler: workflows.Starter{Client: d.temporal}}
+	grants := &activities.Grants{DB: d.db}
+	keeper := &activities.Keeper{Starter: workflows.Starter{Client: d.temporal}}
+	drains := &activities.Drain{DB: d.db, Starter: workflows.Starter{Client: d.temporal}}
 	database := acts(&activities.Operator{DB: d.db})
 	database[contract.ActivityParkSubscription] = onDB.ParkSubscription
+	database[contract.ActivitySweepGrants] = grants.SweepGrants
+	database[contract.ActivityKeep] = keeper.Keep
+	database[contract.ActivityDrainChange] = drains.DrainChange
 	return map[string]served{
 		contract.QueueDB: {workflows: workflows.Register, activities: database},
 		contract.QueueIO: {
@@ -41,6 +47,7 @@ func register(d dependencies) map[string]served {
 				contract.ActivityReconcileSubscription: onIO.ReconcileSubscription,
 				contract.ActivityLinkFromCheckout:      onIO.LinkFromCheckout,
 				contract.ActivityRetryParked:           parked.RetryParked,
+				contract.ActivityStartDrains:           drains.StartDrains,
 			},
 		},
 	}

@@ -8,9 +8,12 @@ import (
 	"slices"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bursarhq/bursar/workflows/contract"
 )
@@ -21,7 +24,7 @@ const catchupWindow = time.Minute
 
 // schedules is the one list of what runs by itself.
 func schedules(c Config) []client.ScheduleOptions {
-	return []client.ScheduleOptions{{
+	parkedRetry := client.ScheduleOptions{
 		ID:   contract.ScheduleParkedRetry,
 		Spec: client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: c.ParkedRetryInterval}}},
 		Action: &client.ScheduleWorkflowAction{
@@ -34,8 +37,59 @@ func schedules(c Config) []client.ScheduleOptions {
 		},
 		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
 		CatchupWindow: catchupWindow,
-		Note:          "Made by bursar worker. It may be paused; everything else is set again at the next start.",
-	}}
+		Note:          scheduleNote,
+	}
+	return []client.ScheduleOptions{
+		parkedRetry,
+		drainStart(),
+		kept(contract.ScheduleGrantExpiry, contract.KeeperInput{
+			Workflow: contract.GrantExpiry, ID: contract.GrantExpiryWorkflowID, Summary: "Expire and begin the grants that are due",
+		}),
+	}
+}
+
+const scheduleNote = "Made by bursar worker. It may be paused; everything else is set again at the next start."
+
+// keepEvery is how often a keeper looks after what it keeps.
+const keepEvery = time.Minute
+
+// drainStart is the schedule that starts drains. Drains have ids of their own, so it needs no keeper.
+func drainStart() client.ScheduleOptions {
+	return client.ScheduleOptions{
+		ID:   contract.ScheduleDrainStart,
+		Spec: client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: keepEvery}}},
+		Action: &client.ScheduleWorkflowAction{
+			ID:                       contract.DrainStartWorkflowID,
+			Workflow:                 contract.DrainStart,
+			TaskQueue:                contract.QueueDB,
+			WorkflowExecutionTimeout: 15 * time.Minute,
+			WorkflowTaskTimeout:      10 * time.Second,
+			StaticSummary:            "Start the drains of changes that owe pools",
+		},
+		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+		CatchupWindow: catchupWindow,
+		Note:          scheduleNote,
+	}
+}
+
+// kept is the schedule of a keeper.
+func kept(id string, in contract.KeeperInput) client.ScheduleOptions {
+	return client.ScheduleOptions{
+		ID:   id,
+		Spec: client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: keepEvery}}},
+		Action: &client.ScheduleWorkflowAction{
+			ID:                       contract.KeeperWorkflowID(in.ID),
+			Workflow:                 contract.Keeper,
+			Args:                     []any{in},
+			TaskQueue:                contract.QueueDB,
+			WorkflowExecutionTimeout: 5 * time.Minute,
+			WorkflowTaskTimeout:      10 * time.Second,
+			StaticSummary:            "Keep " + in.ID + " running",
+		},
+		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+		CatchupWindow: catchupWindow,
+		Note:          scheduleNote,
+	}
 }
 
 // ensureSchedules makes the schedules that are missing and brings those that differ to what they should be. A pause by an
@@ -89,7 +143,22 @@ func sameSchedule(have client.Schedule, want client.ScheduleOptions) bool {
 	wanted := want.Action.(*client.ScheduleWorkflowAction)
 	return slices.Equal(spec.Intervals, want.Spec.Intervals) && len(spec.Calendars) == 0 && len(spec.CronExpressions) == 0 && len(spec.Skip) == 0 &&
 		policy.Overlap == want.Overlap && policy.CatchupWindow == want.CatchupWindow && policy.PauseOnFailure == want.PauseOnFailure &&
-		action.ID == wanted.ID && action.Workflow == wanted.Workflow && action.TaskQueue == wanted.TaskQueue && len(action.Args) == len(wanted.Args) &&
+		action.ID == wanted.ID && action.Workflow == wanted.Workflow && action.TaskQueue == wanted.TaskQueue && sameArgs(action.Args, wanted.Args) &&
 		action.WorkflowExecutionTimeout == wanted.WorkflowExecutionTimeout && action.WorkflowTaskTimeout == wanted.WorkflowTaskTimeout &&
 		action.StaticSummary == wanted.StaticSummary
+}
+
+// sameArgs compares the arguments of a schedule that stands, which come encoded, with those of one that is wanted.
+func sameArgs(have, want []any) bool {
+	if len(have) == 0 && len(want) == 0 {
+		return true
+	}
+	encoded, err := converter.GetDefaultDataConverter().ToPayloads(want...)
+	if err != nil {
+		return false
+	}
+	return slices.EqualFunc(have, encoded.GetPayloads(), func(had any, wanted *commonpb.Payload) bool {
+		payload, ok := had.(*commonpb.Payload)
+		return ok && proto.Equal(payload, wanted)
+	})
 }

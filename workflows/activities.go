@@ -14,6 +14,9 @@ import (
 var (
 	subscriptions *activities.Subscriptions
 	parked        *activities.Parked
+	grants        *activities.Grants
+	keeper        *activities.Keeper
+	drains        *activities.Drain
 )
 
 // persistence bounds all tries of one activity. A longer outage goes over into a new run, whose history begins empty.
@@ -66,6 +69,14 @@ func fanOutOptions(summary string) workflow.ActivityOptions {
 	}
 }
 
+// sweepOptions are for activities that work through pages on the database alone. They are on its queue, so that a Stripe that
+// hangs does not stop them.
+func sweepOptions(summary string) workflow.ActivityOptions {
+	options := fanOutOptions(summary)
+	options.TaskQueue = contract.QueueDB
+	return options
+}
+
 func reconcileSubscription(ctx workflow.Context, request contract.ReconcileRequest) (result contract.ReconcileResult, err error) {
 	ctx = workflow.WithActivityOptions(ctx, stripeOptions("Read "+request.SubscriptionID+" from Stripe and apply it"))
 	err = workflow.ExecuteActivity(ctx, subscriptions.ReconcileSubscription, request).Get(ctx, &result)
@@ -94,5 +105,37 @@ func parkCheckout(ctx workflow.Context, request contract.ParkRequest) error {
 func retryParked(ctx workflow.Context) (result contract.ParkedRetryResult, err error) {
 	ctx = workflow.WithActivityOptions(ctx, fanOutOptions("Signal the subscriptions whose parked work is due"))
 	err = workflow.ExecuteActivity(ctx, parked.RetryParked).Get(ctx, &result)
+	return result, err
+}
+
+func sweepGrants(ctx workflow.Context, from contract.GrantCursor) (swept contract.GrantSweep, err error) {
+	ctx = workflow.WithActivityOptions(ctx, sweepOptions("Expire and begin the grants that are due"))
+	err = workflow.ExecuteActivity(ctx, grants.SweepGrants, from).Get(ctx, &swept)
+	return swept, err
+}
+
+func keep(ctx workflow.Context, in contract.KeeperInput) error {
+	options := databaseOptions("Signal " + in.ID + ", starting it where it does not run")
+	ctx = workflow.WithActivityOptions(ctx, options)
+	return workflow.ExecuteActivity(ctx, keeper.Keep, in).Get(ctx, nil)
+}
+
+// drainOptions are for turns of a drain. They are tried until they get through: a database that is away for an hour holds up
+// the drain for an hour.
+func drainOptions(summary string) workflow.ActivityOptions {
+	options := sweepOptions(summary)
+	options.ScheduleToCloseTimeout = 0
+	return options
+}
+
+func drainChange(ctx workflow.Context, request contract.DrainRequest) (turn contract.DrainTurn, err error) {
+	ctx = workflow.WithActivityOptions(ctx, drainOptions("Settle pools that change "+request.ChangeID+" owes"))
+	err = workflow.ExecuteActivity(ctx, drains.DrainChange, request).Get(ctx, &turn)
+	return turn, err
+}
+
+func startDrains(ctx workflow.Context) (result contract.DrainStartResult, err error) {
+	ctx = workflow.WithActivityOptions(ctx, fanOutOptions("Start the drain of every change that owes pools"))
+	err = workflow.ExecuteActivity(ctx, drains.StartDrains).Get(ctx, &result)
 	return result, err
 }

@@ -15,6 +15,10 @@ var served = []struct {
 	{contract.SubscriptionReconcile, SubscriptionReconcile},
 	{contract.ParkedRetry, ParkedRetry},
 	{contract.OperatorAct, OperatorAct},
+	{contract.RuleChangeDrain, RuleChangeDrain},
+	{contract.DrainStart, DrainStart},
+	{contract.Keeper, Keeper},
+	{contract.GrantExpiry, GrantExpiry},
 }
 
 // Register makes a worker or a replayer serve every workflow. Workers of contract.QueueDB call it.

@@ -137,3 +137,40 @@ func (s Starter) StartAct(ctx context.Context, act string, in contract.OperatorA
 	}
 	return run, nil
 }
+
+// Keep signals the one workflow of an id to look again, and starts it where none runs.
+func (s Starter) Keep(ctx context.Context, in contract.KeeperInput) error {
+	ctx, cancel := context.WithTimeout(ctx, signalTimeout)
+	defer cancel()
+	_, err := s.Client.SignalWithStartWorkflow(ctx, in.ID, contract.SignalLookAgain, nil, client.StartWorkflowOptions{
+		ID:                       in.ID,
+		TaskQueue:                contract.QueueDB,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowTaskTimeout:      10 * time.Second,
+		StaticSummary:            in.Summary,
+	}, in.Workflow, struct{}{})
+	if err != nil {
+		return fmt.Errorf("keeping %s running: %w", in.ID, err)
+	}
+	return nil
+}
+
+// StartDrain starts the drain of a change. Where one runs already, it is enough.
+func (s Starter) StartDrain(ctx context.Context, change string) error {
+	ctx, cancel := context.WithTimeout(ctx, signalTimeout)
+	defer cancel()
+	_, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                       contract.RuleChangeDrainWorkflowID(change),
+		TaskQueue:                contract.QueueDB,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowTaskTimeout:      10 * time.Second,
+		StaticSummary:            "Settle what change " + change + " owes",
+		TypedSearchAttributes:    temporal.NewSearchAttributes(keyObject.ValueSet(change)),
+	}, contract.RuleChangeDrain, contract.RuleChangeDrainInput{ChangeID: change})
+	if err != nil {
+		return fmt.Errorf("starting the drain of change %s: %w", change, err)
+	}
+	return nil
+}

@@ -38,7 +38,8 @@ FROM (SELECT x.pool_id FROM core.positions x WHERE x.product_id = ANY (@product_
       UNION
       SELECT p.id FROM core.pools p JOIN core.organizations o ON o.id = p.organization_id WHERE p.is_default AND o.type_id = ANY (@type_ids::uuid[])
       UNION
-      SELECT unnest(@pools::uuid[])) reached;
+      SELECT unnest(@pools::uuid[])) reached
+ORDER BY reached.pool_id;
 
 -- name: FindOpenDefault :one
 -- A default change that goes on reaching organisations.

@@ -57,6 +57,7 @@ type RuleChangeDrainInput struct {
 	// Settled and Failed count what earlier runs did.
 	Settled int `json:"settled,omitempty"`
 	Failed  int `json:"failed,omitempty"`
-	// Pass counts the passes over what was left open, for the pause between two.
-	Pass int `json:"pass,omitempty"`
+	// Pass counts the passes over what was left open, for the pause between two; After is where this one goes on.
+	Pass  int    `json:"pass,omitempty"`
+	After string `json:"after,omitempty"`
 }

@@ -379,6 +379,7 @@ FROM (SELECT x.pool_id FROM core.positions x WHERE x.product_id = ANY ($2::uuid[
       SELECT p.id FROM core.pools p JOIN core.organizations o ON o.id = p.organization_id WHERE p.is_default AND o.type_id = ANY ($3::uuid[])
       UNION
       SELECT unnest($4::uuid[])) reached
+ORDER BY reached.pool_id
 `
 
 type OweReachedParams struct {
@@ -397,6 +398,7 @@ type OweReachedParams struct {
 //	      SELECT p.id FROM core.pools p JOIN core.organizations o ON o.id = p.organization_id WHERE p.is_default AND o.type_id = ANY ($3::uuid[])
 //	      UNION
 //	      SELECT unnest($4::uuid[])) reached
+//	ORDER BY reached.pool_id
 func (q *Queries) OweReached(ctx context.Context, arg OweReachedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, oweReached,
 		arg.ChangeID,

@@ -1,0 +1,426 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/bursarhq/bursar/activities"
+	"github.com/bursarhq/bursar/db"
+	"github.com/bursarhq/bursar/entitlements"
+	"github.com/bursarhq/bursar/internal/locktest"
+	"github.com/bursarhq/bursar/internal/pgtest"
+	"github.com/bursarhq/bursar/lockorder"
+	"github.com/bursarhq/bursar/workflows/contract"
+)
+
+// ruleChange is a request to have a set give so much of a key; nil takes the rule away.
+func ruleChange(set, key string, value any) contract.RuleChange {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return contract.RuleChange{Change: uuid.New(), Set: set, Deltas: []contract.RuleDelta{{Key: key, Value: raw}}}
+}
+
+// change commits a change of rules and returns what it did.
+func (r *rig) ruleChange(in contract.RuleChange) contract.ChangeRef {
+	r.t.Helper()
+	result, err := r.operator.RuleChange(r.t.Context(), in)
+	require.NoError(r.t, err)
+	return *result.Change
+}
+
+// turn runs the activity once, as a worker does.
+func turn(handle *lockorder.DB, request contract.DrainRequest) (contract.DrainTurn, error) {
+	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+	env.SetTestTimeout(5 * time.Minute)
+	drain := &activities.Drain{DB: handle}
+	env.RegisterActivity(drain)
+	value, err := env.ExecuteActivity(drain.DrainChange, request)
+	if err != nil {
+		return contract.DrainTurn{}, err
+	}
+	var t contract.DrainTurn
+	return t, value.Get(&t)
+}
+
+// drain goes on until nothing is open, as the workflow does but without its pauses.
+func (r *rig) drain(change string) (settled, failed, parked int) {
+	r.t.Helper()
+	request := contract.DrainRequest{ChangeID: change}
+	for {
+		done, err := turn(r.db, request)
+		require.NoError(r.t, err)
+		settled, failed = settled+done.Settled, failed+done.Failed
+		if done.Open == 0 {
+			return settled, failed, done.Parked
+		}
+		if request.After = done.After; request.After == "" {
+			request.Pass++
+		}
+	}
+}
+
+const (
+	crowdSize   = 10_000
+	brokenPools = 3
+	envDrain    = "BURSAR_TEST_DRAIN"
+)
+
+// drainOrder is what a child process is told.
+type drainOrder struct{ URL, Change string }
+
+// A change of rules over ten thousand pools, three of which cannot be settled, with its worker killed twice: all others are settled
+// once each, the three are parked with the reason, and again it does nothing.
+func TestRuleChangeOverTenThousandPools(t *testing.T) {
+	if text := os.Getenv(envDrain); text != "" {
+		drainAsChild(t, text)
+		return
+	}
+	r := newRig(t)
+	r.crowd(crowdSize, brokenPools)
+	begun := time.Now()
+	change := r.ruleChange(ruleChange("extra", "sites", entitlements.MaxNumber))
+	t.Logf("committed over %d pools in %v, the exclusive rendezvous held all along", crowdSize, time.Since(begun).Round(time.Millisecond))
+	require.Equal(t, crowdSize, change.Owed)
+	require.Equal(t, "sites=3", r.entitlements("org-4"), "it is owed")
+
+	settled := func() int {
+		return r.count(`SELECT count(*) FROM core.change_obligations WHERE change_id = $1::uuid AND state = 'settled'`, change.ID)
+	}
+	for _, killAt := range []int{1_500, 4_000} {
+		r.killDrain(change.ID, func() bool { return settled() >= killAt })
+	}
+	before := settled()
+	require.Less(t, before, crowdSize, "both workers died under way")
+
+	heap := &heapGauge{}
+	got, err := turn(r.watched(heap.sample), contract.DrainRequest{ChangeID: change.ID})
+	require.NoError(t, err)
+	t.Logf("%d settled before two workers died, %d after; heap %d KiB to %d KiB", before, got.Settled, heap.least>>10, heap.most>>10)
+	require.Less(t, heap.most-heap.least, uint64(8<<20), "memory stays flat")
+	_, failed, parked := r.drain(change.ID)
+	require.Equal(t, brokenPools, parked)
+	require.GreaterOrEqual(t, failed, brokenPools)
+
+	require.Equal(t, crowdSize-brokenPools, settled())
+	require.Equal(t, crowdSize-brokenPools, r.count(`SELECT count(*) FROM (SELECT pool_id FROM core.ledger WHERE act = 'rule-change-commit' GROUP BY pool_id HAVING count(*) = 1) once`),
+		"each was settled once")
+	require.Equal(t, crowdSize-brokenPools, r.count(`SELECT count(*) FROM core.ledger WHERE act = 'rule-change-commit'`))
+	require.Equal(t, crowdSize-brokenPools, r.count(`SELECT count(*) FROM core.pool_entitlements WHERE numeric_value = $1`, entitlements.MaxNumber+1))
+	require.Equal(t, "org-1 org-2 org-3", r.text(`SELECT o.slug FROM core.change_obligations b JOIN core.pools p ON p.id = b.pool_id JOIN core.organizations o ON o.id = p.organization_id
+		WHERE b.state = 'parked' AND b.attempts >= 5 AND b.last_error LIKE '%bigint out of range%' AND b.last_tried_at IS NOT NULL ORDER BY o.slug`))
+
+	frozen := `SELECT md5(string_agg(xmin::text || ctid, ',' ORDER BY ctid)) FROM core.`
+	tables := func() (all string) {
+		for _, table := range []string{"pool_entitlements", "positions", "ledger", "change_obligations"} {
+			all += r.text(frozen+table) + " "
+		}
+		return all
+	}
+	was := tables()
+	again, err := turn(r.db, contract.DrainRequest{ChangeID: change.ID})
+	require.NoError(t, err)
+	require.Equal(t, contract.DrainTurn{Parked: brokenPools}, again)
+	require.Equal(t, was, tables(), "again it writes nothing")
+	r.ledgerAgrees()
+}
+
+// killDrain has another process drain the change, and kills it once the condition holds.
+func (r *rig) killDrain(change string, until func() bool) {
+	r.t.Helper()
+	order, err := json.Marshal(drainOrder{URL: r.database.URL(), Change: change})
+	require.NoError(r.t, err)
+	child := exec.Command(os.Args[0], "-test.run=^TestRuleChangeOverTenThousandPools$")
+	child.Env = append(os.Environ(), envDrain+"="+string(order))
+	child.Stderr = os.Stderr
+	require.NoError(r.t, child.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	deadline := time.After(2 * time.Minute)
+	for !until() {
+		select {
+		case err := <-ended:
+			r.t.Fatalf("the drain ended before it was killed: %v", err)
+		case <-deadline:
+			r.t.Fatal("the drain does not get on")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	require.NoError(r.t, child.Process.Kill())
+	var exit *exec.ExitError
+	require.ErrorAs(r.t, <-ended, &exit)
+	require.Equal(r.t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
+}
+
+func drainAsChild(t *testing.T, text string) {
+	var order drainOrder
+	require.NoError(t, json.Unmarshal([]byte(text), &order))
+	handle, err := lockorder.Open(t.Context(), order.URL, db.LockOptions())
+	require.NoError(t, err)
+	defer handle.Close()
+	_, err = turn(handle, contract.DrainRequest{ChangeID: order.Change})
+	require.NoError(t, err)
+}
+
+// heapGauge measures what is live on the heap, now and then.
+type heapGauge struct {
+	mu          sync.Mutex
+	n           int
+	least, most uint64
+}
+
+func (g *heapGauge) sample() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.n++; g.n%500 != 100 { // not the first ones: what a test sets up is still there
+		return
+	}
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	if g.least == 0 || stats.HeapAlloc < g.least {
+		g.least = stats.HeapAlloc
+	}
+	g.most = max(g.most, stats.HeapAlloc)
+}
+
+// small is a crowd just above the cap.
+const small = entitlements.SyncCap + 2
+
+// A conferral between a commit above the cap and its drain leaves the pool right, and the drain finds nothing to do there.
+func TestConferralBetweenCommitAndDrain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.crowd(small, 0)
+	customer := r.member("acme")
+	extra := r.subscribe(customer, "extra")
+	r.reconcile(extra)
+	change := r.ruleChange(ruleChange("extra", "sites", 5))
+	require.Equal(t, small+1, change.Owed)
+	require.Equal(t, "sites=3", r.entitlements("acme"))
+
+	r.reconcile(r.subscribe(customer, "gold"))
+	require.Equal(t, "sites=25 storage=200 support=true", r.entitlements("acme"))
+	require.Equal(t, "3→6 rule-change-commit, 6→25 subscription-reconcile", r.text(`SELECT string_agg(concat(l.from_value, '→', l.to_value, ' ', l.act), ', ' ORDER BY l.id)
+		FROM core.ledger l JOIN core.pools p ON p.id = l.pool_id JOIN core.organizations o ON o.id = p.organization_id
+		WHERE o.slug = 'acme' AND l.resource_key = 'sites' AND l.from_value IN ('3', '6')`), "what was owed is settled first, in the change's name")
+
+	settled, failed, parked := r.drain(change.ID)
+	require.Equal(t, []int{small, 0, 0}, []int{settled, failed, parked})
+	require.Equal(t, "sites=25 storage=200 support=true", r.entitlements("acme"))
+	require.Equal(t, "sites=6", r.entitlements("org-1"))
+	r.ledgerAgrees()
+}
+
+// What a pool is owed and cannot be settled parks the act that needs the pool, with the reason; a change that mends the rule gets
+// through, and then everything else does.
+func TestWhatCannotBeSettledParksTheActAndIsMended(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.crowd(small, 1)
+	change := r.ruleChange(ruleChange("extra", "sites", entitlements.MaxNumber))
+	settled, failed, parked := r.drain(change.ID)
+	require.Equal(t, []int{small - 1, entitlements.MaxAttempts, 1}, []int{settled, failed, parked})
+
+	customer := "cus_broken"
+	_, err := r.operator.LinkCustomer(t.Context(), activities.LinkCustomerRequest{Customer: customer, Organization: "org-1"})
+	require.NoError(t, err)
+	sub := r.subscribe(customer, "gold")
+	_, err = r.subs.ReconcileSubscription(t.Context(), contract.ReconcileRequest{SubscriptionID: sub})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, activities.ErrTypeOwedUnsettled, app.Type())
+	require.True(t, app.NonRetryable())
+	require.Contains(t, app.Message(), "bigint out of range")
+
+	// Reopened, it fails as before; of an id that names nothing parked nothing is reopened.
+	_, err = r.operator.ReopenObligations(t.Context(), []uuid.UUID{uuid.MustParse(change.ID), uuid.New()})
+	require.ErrorIs(t, err, entitlements.ErrNotFound)
+	require.Equal(t, 1, r.count(`SELECT count(*) FROM core.change_obligations WHERE state = 'parked'`))
+	n, err := r.operator.ReopenObligations(t.Context(), []uuid.UUID{uuid.MustParse(change.ID)})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, "0 open", r.text(`SELECT attempts || ' ' || state FROM core.change_obligations WHERE state <> 'settled'`))
+	_, failed, _ = r.drain(change.ID)
+	require.Equal(t, entitlements.MaxAttempts, failed)
+
+	mended := r.ruleChange(ruleChange("extra", "sites", 2))
+	_, failed, parked = r.drain(mended.ID)
+	require.Zero(t, failed+parked)
+	require.Zero(t, r.count(`SELECT count(*) FROM core.change_obligations WHERE state <> 'settled'`), "what the first change owed is settled with it")
+	r.reconcile(sub)
+	require.Equal(t, "sites=20000020 storage=200 support=true", r.entitlements("org-1"))
+	r.ledgerAgrees()
+}
+
+// At or below the cap a change that mends what cannot be settled gets through in one transaction.
+func TestAMendingChangeSettlesWhatIsOwed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.crowd(small, 1)
+	change := r.ruleChange(ruleChange("extra", "sites", entitlements.MaxNumber))
+	r.drain(change.ID)
+	_, err := r.pool.Exec(t.Context(), `UPDATE core.positions SET status = 'ended', ended_at = core.clock(), ended_act = 'test', end_reason = 'test'
+		WHERE source = 'subscription' AND subscription_id <> 'sub_org-1'`)
+	require.NoError(t, err)
+	done := r.ruleChange(ruleChange("extra", "sites", 2))
+	require.Zero(t, done.Owed)
+	require.Equal(t, "sites=20000001", r.entitlements("org-1"))
+	require.Equal(t, "rule-change-commit", r.text(`SELECT settled_act FROM core.change_obligations b JOIN core.pools p ON p.id = b.pool_id
+		JOIN core.organizations o ON o.id = p.organization_id WHERE o.slug = 'org-1'`))
+}
+
+// A change at or below the cap that some pool could not be settled by is refused, and changes nothing.
+func TestAChangeThatAPoolCannotTakeIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.crowd(5, 1)
+	before := r.frozen()
+	_, err := r.operator.RuleChange(t.Context(), ruleChange("extra", "sites", entitlements.MaxNumber))
+	require.ErrorIs(t, err, entitlements.ErrInvalid)
+	require.ErrorContains(t, err, "bigint out of range")
+	require.Equal(t, before, r.frozen())
+	require.Zero(t, r.count(`SELECT count(*) FROM core.changes`))
+}
+
+// A pool that somebody holds is left to the next pass and holds up no other; one that is held for ever is parked in the end.
+func TestABusyPoolIsLeftToTheNextPass(t *testing.T) {
+	t.Parallel()
+	r := newRigWith(t, lockorder.Options{LockTimeout: 200 * time.Millisecond}, pgtest.Setting("deadlock_timeout", "50ms"))
+	r.crowd(small, 0)
+	change := r.ruleChange(ruleChange("extra", "sites", 5))
+	holder, err := r.pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = holder.Exec(t.Context(), `SELECT FROM core.pools p JOIN core.organizations o ON o.id = p.organization_id WHERE o.slug = 'org-7' FOR NO KEY UPDATE OF p`)
+	require.NoError(t, err)
+
+	got, err := turn(r.db, contract.DrainRequest{ChangeID: change.ID})
+	require.NoError(t, err)
+	require.Equal(t, contract.DrainTurn{Settled: small - 1, Busy: 1, Open: 1}, got)
+	for pass := 4; pass < 4+entitlements.MaxAttempts; pass++ {
+		got, err = turn(r.db, contract.DrainRequest{ChangeID: change.ID, Pass: pass})
+		require.NoError(t, err)
+		require.Equal(t, 1, got.Failed)
+	}
+	require.Equal(t, []int{0, 1}, []int{got.Open, got.Parked})
+	require.NoError(t, holder.Rollback(t.Context()))
+
+	_, err = r.operator.ReopenObligations(t.Context(), nil)
+	require.NoError(t, err)
+	settled, failed, parked := r.drain(change.ID)
+	require.Equal(t, []int{1, 0, 0}, []int{settled, failed, parked})
+	require.Equal(t, "sites=6", r.entitlements("org-7"))
+}
+
+// A failure that is not the pool's ends the turn as one that may pass; no pool is blamed for it.
+func TestALostConnectionBlamesNoPool(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.crowd(small, 0)
+	change := r.ruleChange(ruleChange("extra", "sites", 5))
+	n := 0
+	_, err := turn(r.watched(func() {
+		if n++; n == 10 {
+			r.endSessions()
+		}
+	}), contract.DrainRequest{ChangeID: change.ID})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, activities.ErrTypeConnection, app.Type())
+	require.False(t, app.NonRetryable())
+	require.Zero(t, r.count(`SELECT count(*) FROM core.change_obligations WHERE attempts > 0`))
+	got, err := turn(r.watched(func() {}), contract.DrainRequest{ChangeID: change.ID})
+	require.NoError(t, err)
+	require.Equal(t, contract.DrainTurn{Settled: small - 10}, got)
+}
+
+// watched returns a handle of its own that calls after each transaction.
+func (r *rig) watched(each func()) *lockorder.DB {
+	r.t.Helper()
+	options := db.LockOptions()
+	options.Ended = func(lockorder.TxEvent) { each() }
+	handle, err := lockorder.Open(r.t.Context(), r.database.URL(), locktest.Watched(options))
+	require.NoError(r.t, err)
+	r.t.Cleanup(handle.Close)
+	return handle
+}
+
+// endSessions ends every session of the database but the test's own.
+func (r *rig) endSessions() {
+	r.t.Helper()
+	r.count(`SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+}
+
+// A change of rules while two hundred conferrals run: each of them, and each line of the ledger, has all of the old rules or all of the new.
+func TestARuleChangeAmongConferrals(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const conferrals = 200
+	r.crowd(conferrals, 0)
+	subs := make([]string, conferrals)
+	for i := range subs {
+		customer := "cus_" + uuid.NewString()[:8]
+		_, err := r.operator.LinkCustomer(t.Context(), activities.LinkCustomerRequest{Customer: customer, Organization: fmt.Sprintf("org-%d", i+1)})
+		require.NoError(t, err)
+		subs[i] = r.subscribe(customer, "silver")
+	}
+	// Both keys change together, from 5 and 50 to 7 and 70: whoever confers silver has both of one.
+	in := ruleChange("silver", "sites", 7)
+	in.Deltas = append(in.Deltas, contract.RuleDelta{Key: "storage", Value: json.RawMessage("70")})
+	work, changed := make(chan string), make(chan error, 1)
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for sub := range work {
+				for {
+					_, err := r.subs.ReconcileSubscription(context.WithoutCancel(t.Context()), contract.ReconcileRequest{SubscriptionID: sub})
+					if err == nil || !retryable(err, activities.ErrTypeBusy, activities.ErrTypeLockTimeout, activities.ErrTypeSubscriptionMoving) {
+						if err != nil {
+							t.Errorf("%s: %v", sub, err)
+						}
+						break
+					}
+				}
+			}
+		})
+	}
+	for i, sub := range subs {
+		switch i {
+		case conferrals / 3:
+			go func() {
+				_, err := r.operator.RuleChange(context.WithoutCancel(t.Context()), in)
+				changed <- err
+			}()
+		case 2 * conferrals / 3:
+			require.NoError(t, <-changed)
+		}
+		work <- sub
+	}
+	close(work)
+	wait.Wait()
+	r.drain(in.Change.String())
+
+	require.Empty(t, r.text(`SELECT format('%s by %s at %s: %s', pool_id, act, at, string_agg(resource_key || '=' || to_value, ' '))
+		FROM core.ledger WHERE act <> 'test' AND resource_key IN ('sites', 'storage') GROUP BY pool_id, act, at
+		HAVING bool_or(resource_key = 'storage' AND to_value = '50') AND bool_or(resource_key = 'sites' AND to_value NOT IN ('7'))
+		    OR bool_or(resource_key = 'storage' AND to_value = '70') AND bool_or(resource_key = 'sites' AND to_value NOT IN ('9'))`), "a line mixes old rules and new")
+	require.NotZero(t, r.count(`SELECT count(*) FROM core.ledger WHERE act = 'subscription-reconcile' AND resource_key = 'storage' AND to_value = '50'`), "some conferred by the old rules")
+	require.NotZero(t, r.count(`SELECT count(*) FROM core.ledger WHERE act = 'subscription-reconcile' AND resource_key = 'storage' AND to_value = '70'`), "some by the new")
+	require.Equal(t, conferrals, r.count(`SELECT count(*) FROM core.pool_entitlements WHERE resource_key = 'sites' AND numeric_value = 9`))
+	require.Equal(t, conferrals, r.count(`SELECT count(*) FROM core.pool_entitlements WHERE resource_key = 'storage' AND numeric_value = 70`))
+	r.ledgerAgrees()
+}
