@@ -164,6 +164,9 @@ func TestSchedulesAreEnsured(t *testing.T) {
 	c := dial(t, config.Temporal)
 	require.NoError(t, ensureSchedules(t.Context(), c, schedules(config), quiet()))
 	handle := c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleParkedRetry)
+	keeper := c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleGrantExpiry)
+	kept, err := keeper.Describe(t.Context())
+	require.NoError(t, err)
 	first, err := handle.Describe(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, first.Schedule.Policy.Overlap)
@@ -173,6 +176,13 @@ func TestSchedulesAreEnsured(t *testing.T) {
 	second, err := handle.Describe(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, first.Info.LastUpdateAt, second.Info.LastUpdateAt, "one that stands is not written again")
+	still, err := keeper.Describe(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, kept.Info.LastUpdateAt, still.Info.LastUpdateAt, "nor is one with arguments")
+	have := kept.Schedule.Action.(*client.ScheduleWorkflowAction)
+	require.True(t, sameArgs(have.Args, []any{contract.KeeperInput{
+		Workflow: contract.GrantExpiry, ID: contract.GrantExpiryWorkflowID, Summary: "Expire and begin the grants that are due"}}))
+	require.False(t, sameArgs(have.Args, []any{contract.KeeperInput{Workflow: contract.GrantExpiry, ID: "another"}}))
 
 	require.NoError(t, handle.Pause(t.Context(), client.SchedulePauseOptions{Note: "by hand"}))
 	config.ParkedRetryInterval = 2 * time.Hour

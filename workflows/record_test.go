@@ -49,6 +49,11 @@ var scenarios = []scenario{
 	{contract.SubscriptionReconcile, "continued", playContinued, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED},
 	{contract.ParkedRetry, "nothing-due", playRetryNothing, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
 	{contract.ParkedRetry, "signalled", playRetrySignalled, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
+	{contract.Keeper, "plain", playKeeper, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
+	{contract.GrantExpiry, "plain", playExpiry, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED},
+	{contract.GrantExpiry, "looks-again", playExpiryAgain, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED},
+	{contract.GrantExpiry, "goes-on", playExpiryGoesOn, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
+	{contract.GrantExpiry, "continues-as-new", playExpiryContinues, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW},
 }
 
 // Each scenario has its history, and the history shows what the scenario is about. With -record, histories that are

@@ -83,6 +83,8 @@ type outside struct {
 	link      func(context.Context, contract.LinkRequest) (contract.LinkResult, error)
 	park      func(context.Context, contract.ParkRequest) error
 	retry     func(context.Context) (contract.ParkedRetryResult, error)
+	sweep     func(context.Context, contract.GrantCursor) (contract.GrantSweep, error)
+	keep      func(context.Context, contract.KeeperInput) error
 }
 
 // serve runs workers for both queues until the test ends.
@@ -102,6 +104,12 @@ func serve(t *testing.T, c client.Client, o outside) {
 	}
 	if o.retry != nil {
 		ioWorker.RegisterActivityWithOptions(o.retry, name(contract.ActivityRetryParked))
+	}
+	if o.sweep != nil {
+		db.RegisterActivityWithOptions(o.sweep, name(contract.ActivitySweepGrants))
+	}
+	if o.keep != nil {
+		db.RegisterActivityWithOptions(o.keep, name(contract.ActivityKeep))
 	}
 	if o.park != nil {
 		db.RegisterActivityWithOptions(o.park, name(contract.ActivityParkSubscription))
