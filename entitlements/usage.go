@@ -99,7 +99,7 @@ func Spend(ctx context.Context, db *lockorder.DB, s Spending) (Spent, error) {
 		return Spent{}, err
 	}
 	var spent Spent
-	var seen peek
+	var seen seenUsage
 	spec := lockpath.UsageSpend.Spec()
 	spec.Handed = seen.handed(s.counter(), s.ID)
 	err := db.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) (err error) {
@@ -115,7 +115,7 @@ func SpendIn(ctx context.Context, tx *lockorder.Tx, s Spending) (Spent, error) {
 	if err := s.check(); err != nil {
 		return Spent{}, err
 	}
-	var seen peek
+	var seen seenUsage
 	if err := seen.read(ctx, tx, s.counter(), s.ID); err != nil {
 		return Spent{}, err
 	}
@@ -135,7 +135,7 @@ func (s Spending) check() error {
 }
 
 // in spends, once what there is has been seen.
-func (s Spending) in(ctx context.Context, tx *lockorder.Tx, seen peek) (Spent, error) {
+func (s Spending) in(ctx context.Context, tx *lockorder.Tx, seen seenUsage) (Spent, error) {
 	if err := seen.check(ctx, tx, s.counter()); err != nil {
 		return Spent{}, err
 	}
@@ -193,7 +193,7 @@ func CheckCounter(ctx context.Context, q lockorder.Querier, c Counter) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	var seen peek
+	var seen seenUsage
 	if err := seen.read(ctx, q, c, ""); err != nil {
 		return err
 	}
@@ -210,9 +210,9 @@ func checkSpendID(id string) error {
 	return nil
 }
 
-// peekSQL reads what a path has to know before it takes a lock. The window before is told for as long after its end as a
+// seenUsageSQL reads what a path has to know before it takes a lock. The window before is told for as long after its end as a
 // transaction that began in it may still be open.
-const peekSQL = `-- name: PeekUsage :one
+const seenUsageSQL = `-- name: SeeUsage :one
 SELECT p.id IS NOT NULL, coalesce(k.kind, ''), core.usage_window_start(k.usage_window, now.at),
        CASE WHEN k.usage_window <> 'none' AND core.usage_window_start(k.usage_window, now.at) > now.at - interval '10 minutes'
             THEN core.usage_window_start(k.usage_window, core.usage_window_start(k.usage_window, now.at) - interval '1 second') END,
@@ -222,8 +222,8 @@ LEFT JOIN core.pools p ON p.id = $1
 LEFT JOIN core.resource_keys k ON k.key = $2
 LEFT JOIN core.spends s ON s.pool_id = $1 AND s.resource_key = $2 AND s.id = $3`
 
-// peek is what was seen before a lock was taken.
-type peek struct {
+// seenUsage is what was seen before a lock was taken.
+type seenUsage struct {
 	pool   bool
 	kind   string // of the key, empty where there is no such key
 	window time.Time
@@ -232,20 +232,20 @@ type peek struct {
 }
 
 // handed reads it with the opening of a transaction.
-func (p *peek) handed(c Counter, spend string) func(*lockorder.Handed) {
+func (p *seenUsage) handed(c Counter, spend string) func(*lockorder.Handed) {
 	return func(h *lockorder.Handed) {
-		h.Queue(peekSQL, c.Pool, c.Key, spend).QueryRow(p.scan)
+		h.Queue(seenUsageSQL, c.Pool, c.Key, spend).QueryRow(p.scan)
 	}
 }
 
-func (p *peek) read(ctx context.Context, q lockorder.Querier, c Counter, spend string) error {
-	if err := p.scan(q.QueryRow(ctx, peekSQL, c.Pool, c.Key, spend)); err != nil {
+func (p *seenUsage) read(ctx context.Context, q lockorder.Querier, c Counter, spend string) error {
+	if err := p.scan(q.QueryRow(ctx, seenUsageSQL, c.Pool, c.Key, spend)); err != nil {
 		return fmt.Errorf("reading the counter of %s: %w", c, err)
 	}
 	return nil
 }
 
-func (p *peek) scan(row pgx.Row) error {
+func (p *seenUsage) scan(row pgx.Row) error {
 	var window, windowStart, renewsAt, at *time.Time
 	var n, used, limit *int64
 	if err := row.Scan(&p.pool, &p.kind, &window, &p.before, &n, &used, &limit, &windowStart, &renewsAt, &at); err != nil {
@@ -264,7 +264,7 @@ func (p *peek) scan(row pgx.Row) error {
 }
 
 // check refuses a pool that does not exist, and a key that does not or that counts nothing.
-func (p *peek) check(ctx context.Context, q lockorder.Querier, c Counter) error {
+func (p *seenUsage) check(ctx context.Context, q lockorder.Querier, c Counter) error {
 	switch {
 	case !p.pool:
 		return &notFoundError{what: "pool", asked: c.Pool.String()}

@@ -44,7 +44,7 @@ func Release(ctx context.Context, db *lockorder.DB, r Releasing) (Released, erro
 		return Released{}, err
 	}
 	var released Released
-	var seen peek
+	var seen seenUsage
 	spec := lockpath.UsageRelease.Spec()
 	spec.Handed = seen.handed(r.counter(), r.ID)
 	err := db.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) (err error) {
@@ -59,7 +59,7 @@ func ReleaseIn(ctx context.Context, tx *lockorder.Tx, r Releasing) (Released, er
 	if err := r.check(); err != nil {
 		return Released{}, err
 	}
-	var seen peek
+	var seen seenUsage
 	if err := seen.read(ctx, tx, r.counter(), r.ID); err != nil {
 		return Released{}, err
 	}
@@ -78,7 +78,7 @@ func (r Releasing) check() error {
 	return r.counter().check()
 }
 
-func (r Releasing) in(ctx context.Context, tx *lockorder.Tx, seen peek) (Released, error) {
+func (r Releasing) in(ctx context.Context, tx *lockorder.Tx, seen seenUsage) (Released, error) {
 	if err := seen.check(ctx, tx, r.counter()); err != nil {
 		return Released{}, err
 	}
@@ -155,7 +155,7 @@ func (a adjusting) run(ctx context.Context, db *lockorder.DB, path lockpath.Path
 		return Adjusted{}, err
 	}
 	var adjusted Adjusted
-	var seen peek
+	var seen seenUsage
 	spec := path.Spec()
 	spec.Handed = seen.handed(a.Counter, "")
 	err := db.Run(ctx, spec, func(ctx context.Context, tx *lockorder.Tx) (err error) {
@@ -169,14 +169,14 @@ func (a adjusting) inTx(ctx context.Context, tx *lockorder.Tx) (Adjusted, error)
 	if err := a.check(); err != nil {
 		return Adjusted{}, err
 	}
-	var seen peek
+	var seen seenUsage
 	if err := seen.read(ctx, tx, a.Counter, ""); err != nil {
 		return Adjusted{}, err
 	}
 	return a.in(ctx, tx, seen)
 }
 
-func (a adjusting) in(ctx context.Context, tx *lockorder.Tx, seen peek) (Adjusted, error) {
+func (a adjusting) in(ctx context.Context, tx *lockorder.Tx, seen seenUsage) (Adjusted, error) {
 	if err := seen.check(ctx, tx, a.Counter); err != nil {
 		return Adjusted{}, err
 	}

@@ -189,7 +189,7 @@ func TestAWindowThatMovesUnderHigherLocks(t *testing.T) {
 		if err := tx.Lock(ctx, lockorder.ResourceKeyRow("calls")); err != nil {
 			return err
 		}
-		var seen entitlements.Peek
+		var seen entitlements.SeenUsage
 		if err := seen.Read(ctx, tx, entitlements.Counter{Pool: pool, Key: "calls"}, "a"); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 // inWindow locks the counter of the present window and does what do does to it. Only the clock knows which window that is,
 // and it goes on while a lock is waited for: do tells by a clock read after the lock which window it should have been, and that
 // one is locked then. The zero time means that it was done.
-func inWindow(ctx context.Context, tx *lockorder.Tx, c Counter, seen peek, do func(window time.Time) (moved time.Time, err error)) error {
+func inWindow(ctx context.Context, tx *lockorder.Tx, c Counter, seen seenUsage, do func(window time.Time) (moved time.Time, err error)) error {
 	windows := []time.Time{seen.window}
 	if seen.before != nil {
 		// One that began before the edge may still be open with a spend of the same id. Whoever comes after the edge waits for it here, in
@@ -70,7 +70,7 @@ func LockCounters(ctx context.Context, tx *lockorder.Tx, counters ...Counter) er
 		if err := c.check(); err != nil {
 			return err
 		}
-		var seen peek
+		var seen seenUsage
 		if err := seen.read(ctx, tx, c, ""); err != nil {
 			return err
 		}
