@@ -67,7 +67,7 @@ func newAnalyzerOf() (*analysis.Analyzer, *settings) {
 		Doc:       "find transactions and locks that go round lockorder or against its order\n\nThe rules are transaction, lock-text, network, nested and order; see the package's documentation.",
 		URL:       "https://pkg.go.dev/github.com/bursarhq/bursar/lockorder/lockordervet",
 		Run:       s.run,
-		FactTypes: []analysis.Fact{new(reachFact), new(classFact), new(locksFact)},
+		FactTypes: []analysis.Fact{new(reachFact), new(classFact), new(locksFact), new(takesFact)},
 	}
 	a.Flags.StringVar(&s.lockpkg, "lockpkg", s.lockpkg, "import path of the lockorder package")
 	a.Flags.Var(&s.network, "network", "what reaches the network besides what is known, with commas: package paths, or path.Func, path.Type, path.Type.Method")
@@ -121,6 +121,7 @@ func (s *settings) run(ap *analysis.Pass) (any, error) {
 		return nil, nil
 	}
 	p.readAllowances()
+	p.exportTakes()
 	p.buildGraph()
 	p.followGraph()
 	p.exportReach()

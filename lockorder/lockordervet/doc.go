@@ -8,7 +8,7 @@
 //   - network: a call inside a transaction function that can reach the network, or start a program.
 //   - nested: a call inside a transaction function that can open a second transaction or use a second connection.
 //   - order: a lock that is asked for after one that ranks above it, or after the transaction's time was read, along any path
-//     through one function.
+//     through one function. A helper that is handed the transaction counts by what it takes.
 //
 // A transaction function is one with a parameter of type *lockorder.Tx or *lockorder.Handed, and every function literal in it.
 // What it calls is followed through functions, methods, method values, function-typed fields and variables, and through
@@ -27,6 +27,6 @@
 // # What it cannot see
 //
 // An interface of another module, unless Flags names it; a type that implements an interface in a package which the caller
-// does not import; a function that travels in a map or a channel; a lock whose class is known at run time only. lockorder refuses the
-// second opening and the wrong order when they happen.
+// does not import; a function that travels in a map or a channel; a lock whose class is known at run time only; what a helper
+// asks for of a class that may be held already. lockorder refuses the second opening and the wrong order when they happen.
 package lockordervet

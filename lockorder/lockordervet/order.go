@@ -6,60 +6,8 @@ import (
 	"go/types"
 
 	"golang.org/x/tools/go/cfg"
+	"golang.org/x/tools/go/types/typeutil"
 )
-
-// held is what is known of a transaction at one point of a function: what it may hold, on one path or another, and what it
-// holds on each.
-type held struct {
-	top  class // the highest class that may be held
-	from token.Pos
-	any  bool
-	now  token.Pos // where its time may have been read
-	// sure are the locks that each path to here has taken, by what they are written as, with the variables in that.
-	sure map[string][]types.Object
-}
-
-// state is held for each transaction of a function, by what it is written as. Nil is that of a point nobody has come to.
-type state map[string]held
-
-func (s state) clone() state {
-	c := make(state, len(s))
-	for tx, h := range s {
-		sure := make(map[string][]types.Object, len(h.sure))
-		for text, objs := range h.sure {
-			sure[text] = objs
-		}
-		h.sure = sure
-		c[tx] = h
-	}
-	return c
-}
-
-// join adds what another path brings to a point, and tells whether it is anything new.
-func (s state) join(other state) (changed bool) {
-	for tx, o := range other {
-		h, ok := s[tx]
-		if !ok {
-			h = held{}
-		}
-		if o.any && (!h.any || o.top.Rank > h.top.Rank) {
-			h.top, h.from, h.any, changed = o.top, o.from, true, true
-		}
-		if o.now.IsValid() && !h.now.IsValid() {
-			h.now, changed = o.now, true
-		}
-		s[tx] = h
-	}
-	for tx, h := range s {
-		for text := range h.sure {
-			if _, ok := other[tx].sure[text]; !ok {
-				delete(h.sure, text)
-				changed = true
-			}
-		}
-	}
-	return changed
-}
 
 // checkOrder holds every function to the rule order.
 func (p *pass) checkOrder() {
@@ -168,9 +116,9 @@ func (p *pass) asksForLocks(body *ast.BlockStmt) bool {
 		case *ast.FuncLit:
 			return false
 		case *ast.CallExpr:
-			if fn := p.method(n); fn != nil && receiver(fn) == "Tx" {
-				found = found || fn.Name() == "Lock" || fn.Name() == "LockExisting" || fn.Name() == "LockOrMake"
-			}
+			_, asks := p.askedFor(n)
+			_, taken := p.takenBy(n)
+			found = found || asks || taken != nil
 		}
 		return !found
 	})
@@ -241,38 +189,51 @@ func (p *pass) stepNode(n ast.Node, s state, report bool) {
 
 // stepCall is what one call does to the locks of a transaction.
 func (p *pass) stepCall(call *ast.CallExpr, s state, report bool) {
-	fn := p.method(call)
-	if fn == nil || receiver(fn) != "Tx" {
+	if tx, classes := p.takenBy(call); classes != nil {
+		p.stepHelper(call, s, tx, classes, report)
 		return
 	}
+	fn := p.method(call)
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-	if !ok {
+	if !ok || fn == nil || receiver(fn) != "Tx" {
 		return
 	}
 	tx := types.ExprString(sel.X)
-	args := call.Args
-	switch fn.Name() {
-	case "Now":
+	locks, asks := p.askedFor(call)
+	switch {
+	case asks && report:
+		p.checkLock(s[tx], sel.Sel, locks)
+	case fn.Name() == "Require":
+		locks = call.Args
+	case fn.Name() == "Now":
 		h := s[tx]
 		if !h.now.IsValid() {
 			h.now = call.Pos()
 		}
 		s[tx] = h
-		return
-	case "Require":
-	case "Lock", "LockExisting":
-		args = args[min(1, len(args)):]
-	case "LockOrMake":
-		args = args[min(1, len(args)):min(2, len(args))]
-	default:
-		return
 	}
-	if report && fn.Name() != "Require" {
-		p.checkLock(s[tx], sel.Sel, args)
+	for _, lock := range locks {
+		p.hold(s, tx, lock)
 	}
-	for _, arg := range args {
-		p.hold(s, tx, arg)
+}
+
+// stepHelper is what a call does that hands the transaction to a function which takes locks.
+func (p *pass) stepHelper(call *ast.CallExpr, s state, tx string, classes []class, report bool) {
+	h := s[tx]
+	for _, c := range classes {
+		if report && h.any && c.Rank < h.top.Rank && !h.taken[c] {
+			p.find(Order, call.Pos(), "%s asks for %s (rank %d) where %s (rank %d) may be held since line %d: call it first, or take the %[2]s before",
+				display(typeutil.Callee(p.TypesInfo, call)), c.Name, c.Rank, h.top.Name, h.top.Rank, p.Fset.Position(h.from).Line)
+			break
+		}
 	}
+	for _, c := range classes {
+		h.take(c)
+		if !h.any || c.Rank > h.top.Rank {
+			h.top, h.from, h.any = c, call.Pos(), true
+		}
+	}
+	s[tx] = h
 }
 
 // checkLock finds a lock that is asked for out of order.
@@ -298,6 +259,9 @@ func (p *pass) checkLock(h held, at *ast.Ident, args []ast.Expr) {
 func (p *pass) hold(s state, tx string, e ast.Expr) {
 	h := s[tx]
 	if classes := p.classesOf(e); len(classes) > 0 {
+		for _, c := range classes {
+			h.take(c)
+		}
 		if top := classes[len(classes)-1]; !h.any || top.Rank > h.top.Rank {
 			h.top, h.from, h.any = top, e.Pos(), true
 		}

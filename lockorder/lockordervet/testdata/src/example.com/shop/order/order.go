@@ -138,3 +138,32 @@ func changed(ctx context.Context, tx *lockorder.Tx, id string) {
 	id += "x"
 	tx.Lock(ctx, lockorder.OrderRow(id)) // want `order: Lock asks for order`
 }
+
+func helpers(ctx context.Context, tx *lockorder.Tx, id string) {
+	tx.Lock(ctx, lockorder.ItemRow("i"))
+	stock.LockOrder(ctx, tx, id) // want `order: stock.LockOrder asks for order \(rank 20\) where item \(rank 30\) may be held since line \d+: call it first, or take the order before`
+}
+
+func afterHelpers(ctx context.Context, one, two *lockorder.Tx, id string) {
+	stock.LockAll(ctx, id, one)
+	one.Lock(ctx, lockorder.OrderRow("another")) // want `order: Lock asks for order`
+	two.Lock(ctx, lockorder.OrderRow("another"))
+}
+
+func lockItem[ID ~string](ctx context.Context, tx *lockorder.Tx, id ID) error {
+	return tx.Lock(ctx, lockorder.ItemRow(string(id)))
+}
+
+func helpersInTurn(ctx context.Context, tx *lockorder.Tx, id string) {
+	lockItem[string](ctx, tx, id)
+	stock.LockAll(ctx, id, tx) // want `order: stock.LockAll asks for account \(rank 10\) where item`
+}
+
+// helpersAgain may ask for what is held, as its callers and the helper know.
+func helpersAgain(ctx context.Context, tx *lockorder.Tx, id string) {
+	tx.Require(lockorder.OrderRow(id))
+	tx.Lock(ctx, lockorder.ItemRow("i"))
+	stock.LockOrder(ctx, tx, id)
+	tx.Now(ctx)
+	stock.LockOrder(ctx, tx, id)
+}

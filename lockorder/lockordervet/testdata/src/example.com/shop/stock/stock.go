@@ -26,4 +26,24 @@ func AccountAndItem() []lockorder.Lock {
 	return []lockorder.Lock{lockorder.AccountKey("a"), lockorder.ItemRow("i")}
 }
 
+// LockOrder takes one lock, LockAll some by way of others.
+func LockOrder(ctx context.Context, tx *lockorder.Tx, id string) error {
+	return tx.Lock(ctx, lockorder.OrderRow(id))
+}
+
+func LockAll(ctx context.Context, id string, tx *lockorder.Tx) error {
+	if err := tx.Lock(ctx, lockorder.AccountKey(id)); err != nil {
+		return err
+	}
+	return lockRest(ctx, tx, id)
+}
+
+func lockRest[ID ~string](ctx context.Context, tx *lockorder.Tx, id ID) error {
+	if err := LockOrder(ctx, tx, string(id)); err != nil {
+		return err
+	}
+	_, err := tx.LockExisting(ctx, ItemOf(string(id)))
+	return err
+}
+
 func ItemOf(order string) lockorder.Lock { return lockorder.New(lockorder.Item, order) }
