@@ -46,22 +46,33 @@ func AlterRules(in contract.RuleChange) (entitlements.AlterRules, error) {
 // reopenPage is how many obligations are reopened in one transaction.
 const reopenPage = 200
 
-// ReopenObligations lets parked obligations be tried again: those of a change or a pool of the ids given, or, of none, all. It
-// returns how many were parked. Where an id names nothing that is parked the error wraps entitlements.ErrNotFound, and nothing
-// is reopened.
-//
-// Running it twice is safe: what is open already stays so.
-func (o *Operator) ReopenObligations(ctx context.Context, ids []uuid.UUID) (int, error) {
-	n, err := o.reopen(ctx, ids)
-	return n, translateInActivity(ctx, err)
+// ReopenResult says what ReopenObligations did.
+type ReopenResult struct {
+	// Reopened is how many obligations were parked and are open now, Changes the changes whose they are.
+	Reopened int         `json:"reopened"`
+	Changes  []uuid.UUID `json:"changes,omitempty"`
 }
 
-func (o *Operator) reopen(ctx context.Context, ids []uuid.UUID) (int, error) {
+// ReopenObligations lets parked obligations be tried again: those of a change, a pool or an organisation of the ids given, or, of
+// none, all. The drains of their changes are to be started; the schedule does it else. Where an id names nothing that is
+// parked the error wraps entitlements.ErrNotFound, and nothing is reopened.
+//
+// Running it twice is safe: what is open already stays so.
+func (o *Operator) ReopenObligations(ctx context.Context, ids []uuid.UUID) (ReopenResult, error) {
+	result, err := o.reopen(ctx, ids)
+	return result, translateInActivity(ctx, err)
+}
+
+func (o *Operator) reopen(ctx context.Context, ids []uuid.UUID) (result ReopenResult, err error) {
 	all, err := o.parkedObligations(ctx, ids)
 	if err != nil {
-		return 0, err
+		return result, err
 	}
-	reopened := 0
+	for _, p := range all {
+		if !slices.Contains(result.Changes, p.Change) {
+			result.Changes = append(result.Changes, p.Change)
+		}
+	}
 	for page := range slices.Chunk(all, reopenPage) {
 		n := 0
 		err := o.DB.Run(ctx, lockpath.ObligationReopen.Spec(), func(ctx context.Context, tx *lockorder.Tx) (err error) {
@@ -69,11 +80,11 @@ func (o *Operator) reopen(ctx context.Context, ids []uuid.UUID) (int, error) {
 			return err
 		})
 		if err != nil {
-			return reopened, err
+			return result, err
 		}
-		reopened += n
+		result.Reopened += n
 	}
-	return reopened, nil
+	return result, nil
 }
 
 // parkedObligations returns what is parked under the ids, each once, or, of none, all.

@@ -142,7 +142,7 @@ type ParkedObligation struct {
 const parkedPage = 500
 
 // ParkedObligations returns what is parked, by change and pool; with an object other than uuid.Nil only what is owed by the
-// change, or to the pool, of that id.
+// change, or to the pool or the pools of the organisation, of that id.
 func ParkedObligations(ctx context.Context, q lockorder.Querier, object uuid.UUID) ([]ParkedObligation, error) {
 	params := entitlementsdb.ListParkedObligationsParams{Most: parkedPage}
 	if object != uuid.Nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -17,6 +18,8 @@ import (
 	"github.com/bursarhq/bursar/entitlements"
 	"github.com/bursarhq/bursar/internal/catalog"
 	"github.com/bursarhq/bursar/lockorder"
+	"github.com/bursarhq/bursar/workflows"
+	"github.com/bursarhq/bursar/workflows/contract"
 )
 
 func newCatalogCommand(a *app) *cobra.Command {
@@ -42,7 +45,8 @@ func newCatalogApplyCommand(a *app) *cobra.Command {
 it in one transaction. Applied again it changes nothing.
 
 What the file names is described whole: a rule, set or tier that it does not list is taken away. What it does not
-name stays as it is. A change that reaches more than ` + fmt.Sprint(entitlements.SyncCap) + ` pools is refused.
+name stays as it is. Where it reaches more than ` + fmt.Sprint(entitlements.SyncCap) + ` pools they are counted only, left owed, and settled one after
+another by the workflow of the change.
 
   resource_keys:
     - {key: storage.gigabytes, kind: numeric, aggregation: sum, window: none, description: …}
@@ -109,15 +113,20 @@ func (a *app) applyCatalog(ctx context.Context, path string, o catalogApply) err
 			return err
 		}
 	}
+	drain := ""
+	if preview.Owed > 0 && apply {
+		drain = a.startDrain(ctx, preview.Change)
+	}
 	if o.json {
 		return a.printJSON(struct {
 			Applied bool `json:"applied"`
 			catalog.Preview
-		}{apply, preview})
+			Drain string `json:"drain,omitempty"`
+		}{apply, preview, drain})
 	}
 	switch {
 	case apply:
-		return a.printApplied(ctx, db, preview)
+		return a.printApplied(ctx, db, preview, drain)
 	case len(preview.Changes) > 0:
 		fmt.Fprintln(a.out, "This was a dry run; nothing was changed.")
 	}
@@ -177,6 +186,8 @@ func (a *app) printPreview(p catalog.Preview) {
 	switch {
 	case p.Pools == 0:
 		fmt.Fprintln(a.out, "It reaches no pool: nobody holds what changes.")
+	case p.Owed > 0:
+		fmt.Fprintf(a.out, "It reaches %s, too many to be settled with it: what changes in them is not shown, and they are settled one after another once it is committed.\n", plural(p.Pools, "pool"))
 	case len(p.Effects) == 0:
 		fmt.Fprintf(a.out, "It reaches %s and changes no entitlement in them.\n", plural(p.Pools, "pool"))
 	default:
@@ -219,8 +230,31 @@ func (a *app) printLeft(left []catalog.Left) {
 	}
 }
 
-func (a *app) printApplied(ctx context.Context, db *lockorder.DB, p catalog.Preview) error {
-	fmt.Fprintf(a.out, "Applied: %s, %s settled.\n", plural(len(p.Changes), "change"), plural(p.Pools, "pool"))
+// drainStartWithin bounds how long the command tries to start a drain itself.
+const drainStartWithin = 3 * time.Second
+
+// startDrain starts the drain of a change where Temporal can be reached, and says how it is drained. The change stands either way,
+// and the worker's schedule starts every drain that is missing.
+func (a *app) startDrain(ctx context.Context, change string) string {
+	ctx, cancel := context.WithTimeout(ctx, drainStartWithin)
+	defer cancel()
+	workflow := contract.RuleChangeDrainWorkflowID(change)
+	c, err := a.openTemporal(ctx)
+	if err == nil {
+		err = workflows.Starter{Client: c}.StartDrain(ctx, change)
+	}
+	if err != nil {
+		return fmt.Sprintf("Workflow %s settles them; it could not be started from here, so a running 'bursar worker' starts it within a minute.", workflow)
+	}
+	return fmt.Sprintf("Workflow %s settles them.", workflow)
+}
+
+func (a *app) printApplied(ctx context.Context, db *lockorder.DB, p catalog.Preview, drain string) error {
+	if p.Owed > 0 {
+		fmt.Fprintf(a.out, "Applied: %s, %s owed. %s 'bursar rule status %s' tells how far it is.\n", plural(len(p.Changes), "change"), plural(p.Owed, "pool"), drain, p.Change)
+	} else {
+		fmt.Fprintf(a.out, "Applied: %s, %s settled.\n", plural(len(p.Changes), "change"), plural(p.Pools, "pool"))
+	}
 	due, err := billing.ListDue(ctx, db.Reader(), billing.ParkedKey{}, billing.PageSize)
 	if err != nil {
 		return fmt.Errorf("the change stands, but what it frees could not be read: %w", err)

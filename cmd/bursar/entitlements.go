@@ -65,6 +65,10 @@ With --at a moment in the past, values come from the ledger.`,
 			if err != nil {
 				return err
 			}
+			obligations, err := entitlements.ParkedObligations(ctx, db.Reader(), org.ID)
+			if err != nil {
+				return err
+			}
 			before, err := entitlements.LastEnded(ctx, db.Reader(), org.ID, lastEnded)
 			if err != nil {
 				return err
@@ -80,12 +84,16 @@ With --at a moment in the past, values come from the ledger.`,
 					Before    []entitlements.Ended `json:"held_before"`
 					Customers []string             `json:"customers"`
 					Parked    []parkedJSON         `json:"parked"`
-				}{toJSON(org), report, before, ids, parkedForPrograms(parked)})
+				}{toJSON(org), report, before, ids, parkedForPrograms(parked, obligations)})
 			}
 			printReport(a.out, org, report)
 			if !report.Historical { // the rest is as it is now
 				printBefore(a.out, before)
-				printStripe(a.out, org, customers, parked)
+				printStripe(a.out, org, customers)
+				if len(parked)+len(obligations) > 0 {
+					fmt.Fprintln(a.out, "\nParked, and so not applied:")
+					printParked(a.out, parked, obligations)
+				}
 			}
 			return nil
 		},
@@ -373,8 +381,8 @@ func whyMissing(m entitlements.Missing, held []entitlements.Held) string {
 	return "it holds no product that gives it; these do: " + strings.Join(m.Products, ", ")
 }
 
-// printStripe prints which customers pay for the organisation and what of theirs is parked.
-func printStripe(out io.Writer, org entitlements.Organization, customers []billing.Customer, parked []billing.Parked) {
+// printStripe prints which customers pay for the organisation.
+func printStripe(out io.Writer, org entitlements.Organization, customers []billing.Customer) {
 	fmt.Fprintln(out)
 	if len(customers) == 0 {
 		fmt.Fprintf(out, "No Stripe customer is linked to %s, so no subscription can reach it: bursar customer link CUSTOMER %s\n", org.Slug, org.Slug)
@@ -385,8 +393,4 @@ func printStripe(out io.Writer, org entitlements.Organization, customers []billi
 		ids[i] = c.ID
 	}
 	fmt.Fprintf(out, "Stripe: %s\n", strings.Join(ids, ", "))
-	if len(parked) > 0 {
-		fmt.Fprintln(out, "\nParked, and so not applied:")
-		printParked(out, parked)
-	}
 }

@@ -41,7 +41,7 @@ JOIN core.changes c ON c.id = b.change_id
 JOIN core.pools p ON p.id = b.pool_id
 JOIN core.organizations o ON o.id = p.organization_id
 WHERE b.state = 'parked' AND (b.change_id, b.pool_id) > (@after_change::uuid, @after_pool::uuid)
-  AND (sqlc.narg('object')::uuid IS NULL OR b.change_id = sqlc.narg('object')::uuid OR b.pool_id = sqlc.narg('object')::uuid)
+  AND (sqlc.narg('object')::uuid IS NULL OR b.change_id = sqlc.narg('object')::uuid OR b.pool_id = sqlc.narg('object')::uuid OR o.id = sqlc.narg('object')::uuid)
 ORDER BY b.change_id, b.pool_id LIMIT @most;
 
 -- name: ReopenObligations :execrows

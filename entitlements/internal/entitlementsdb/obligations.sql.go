@@ -182,7 +182,7 @@ JOIN core.changes c ON c.id = b.change_id
 JOIN core.pools p ON p.id = b.pool_id
 JOIN core.organizations o ON o.id = p.organization_id
 WHERE b.state = 'parked' AND (b.change_id, b.pool_id) > ($1::uuid, $2::uuid)
-  AND ($3::uuid IS NULL OR b.change_id = $3::uuid OR b.pool_id = $3::uuid)
+  AND ($3::uuid IS NULL OR b.change_id = $3::uuid OR b.pool_id = $3::uuid OR o.id = $3::uuid)
 ORDER BY b.change_id, b.pool_id LIMIT $4
 `
 
@@ -214,7 +214,7 @@ type ListParkedObligationsRow struct {
 //	JOIN core.pools p ON p.id = b.pool_id
 //	JOIN core.organizations o ON o.id = p.organization_id
 //	WHERE b.state = 'parked' AND (b.change_id, b.pool_id) > ($1::uuid, $2::uuid)
-//	  AND ($3::uuid IS NULL OR b.change_id = $3::uuid OR b.pool_id = $3::uuid)
+//	  AND ($3::uuid IS NULL OR b.change_id = $3::uuid OR b.pool_id = $3::uuid OR o.id = $3::uuid)
 //	ORDER BY b.change_id, b.pool_id LIMIT $4
 func (q *Queries) ListParkedObligations(ctx context.Context, arg ListParkedObligationsParams) ([]ListParkedObligationsRow, error) {
 	rows, err := q.db.Query(ctx, listParkedObligations,
