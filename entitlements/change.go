@@ -54,11 +54,19 @@ func (o Outcome) Sentence() string {
 	case o.Repeated:
 		return s + "; it was committed before"
 	case o.Owed > 0:
-		return fmt.Sprintf("%s; committed, and %d pools are still to be settled", s, o.Owed)
+		return fmt.Sprintf("%s; committed, and %s still to be settled", s, counted(o.Owed, "pool is", "pools are"))
 	case o.Pools == 0:
 		return s + "; no pool holds anything that it reaches"
 	}
-	return fmt.Sprintf("%s; settled %d pools, %d entitlements changed", s, o.Pools, o.Entitlements)
+	return fmt.Sprintf("%s; settled %s, %s changed", s, counted(o.Pools, "pool", "pools"), counted(o.Entitlements, "entitlement", "entitlements"))
+}
+
+// counted returns "1 pool", "2 pools".
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // Committed returns what a committed change did as far as it is kept, and whether there is such a change.

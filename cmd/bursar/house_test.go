@@ -118,3 +118,12 @@ func (s *shell) database() *lockorder.DB {
 	s.t.Cleanup(db.Close)
 	return db
 }
+
+// eventually waits until a query answers true.
+func (s *shell) eventually(sql, what string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		var holds bool
+		return s.pool.QueryRow(s.t.Context(), sql).Scan(&holds) == nil && holds
+	}, 30*time.Second, 50*time.Millisecond, what)
+}
