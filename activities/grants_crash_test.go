@@ -96,10 +96,15 @@ func sweepGrants(_ context.Context, e *locktest.Env) (string, error) {
 	return fmt.Sprintf("%d expired, %d begun, %d failed", swept.Expired, swept.Begun, swept.Failed), err
 }
 
-func sweep(db *lockorder.DB) (swept contract.GrantSweep, err error) {
+// quietActivities runs activities as a worker does, and logs nothing.
+func quietActivities() *testsuite.TestActivityEnvironment {
 	suite := &testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestActivityEnvironment()
+	return suite.NewTestActivityEnvironment()
+}
+
+func sweep(db *lockorder.DB) (swept contract.GrantSweep, err error) {
+	env := quietActivities()
 	grants := &activities.Grants{DB: db}
 	env.RegisterActivity(grants)
 	value, err := env.ExecuteActivity(grants.SweepGrants, contract.GrantCursor{})
