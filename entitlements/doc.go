@@ -9,10 +9,11 @@
 //
 // # Transactions
 //
-// No function here opens a transaction. One that writes takes a [lockorder.Tx] and begins by requiring what it relies
+// Only [Spend], [Release], [RaiseTo] and [Bound] open a transaction; each has a form that takes the caller's. A function
+// that writes takes a [lockorder.Tx] and begins by requiring what it relies
 // on: the kind that brings the rendezvous, the subscription's key, the rows of the pools. One that only reads takes a
 // [lockorder.Querier]. Times come from Tx.Now, so a function that writes positions must be called when every lock of
-// the transaction is held.
+// the transaction is held. A spend is of the moment at which its counter is locked: it reads the clock in a statement after that.
 //
 // # Invariants
 //

@@ -44,22 +44,27 @@ CREATE FUNCTION core.usage_window_end(p_window text, p_at timestamptz) RETURNS t
                                WHEN 'month' THEN (date_trunc('month', p_at AT TIME ZONE 'UTC') + interval '1 month') AT TIME ZONE 'UTC' END $$;
 COMMENT ON FUNCTION core.usage_window_end(text, timestamptz) IS 'When the window ends that an instant is in, and a new one begins, in UTC; null for none.';
 
+-- Every spend asks this, and planning it takes longer than running it: so it is in plpgsql, which keeps plans, and keeps one for
+-- all pools. A function in SQL that is called for a value is planned at each call.
 CREATE FUNCTION core.entitled_number(p_pool uuid, p_key text, p_at timestamptz) RETURNS bigint
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan
     AS $$
-    SELECT CASE k.aggregation WHEN 'sum' THEN sum(r.numeric_value * e.quantity) ELSE max(r.numeric_value) END::bigint
-    FROM core.effective_positions(p_pool, p_at) e
-    JOIN core.product_sets ps ON ps.product_id = e.product_id
-    JOIN core.set_rules r ON r.set_id = ps.set_id AND r.resource_key = p_key
-    JOIN core.resource_keys k ON k.key = p_key
-    WHERE e.confers
-    GROUP BY k.aggregation
-    $$;
+BEGIN
+    RETURN (
+        SELECT CASE k.aggregation WHEN 'sum' THEN sum(r.numeric_value * e.quantity) ELSE max(r.numeric_value) END::bigint
+        FROM core.effective_positions(p_pool, p_at) e
+        JOIN core.product_sets ps ON ps.product_id = e.product_id
+        JOIN core.set_rules r ON r.set_id = ps.set_id AND r.resource_key = p_key
+        JOIN core.resource_keys k ON k.key = p_key
+        WHERE e.confers
+        GROUP BY k.aggregation);
+END
+$$;
 COMMENT ON FUNCTION core.entitled_number(uuid, text, timestamptz) IS 'What core.aggregate_pool says of one numeric key; null for nothing.';
 
 CREATE FUNCTION core.take_allowance(p_pool uuid, p_key text, p_window_start timestamptz, p_id text, p_n bigint)
     RETURNS TABLE (outcome text, n bigint, used bigint, limit_value bigint, window_start timestamptz, renews_at timestamptz, at timestamptz)
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -261,8 +266,14 @@ COMMENT ON FUNCTION reading.reasons_of_pool(uuid, timestamptz) IS
 
 CREATE FUNCTION reading.usage_of_pool(p_pool uuid, p_at timestamptz DEFAULT NULL)
     RETURNS TABLE (resource_key text, usage_window text, window_start timestamptz, renews_at timestamptz, used bigint, limit_value bigint, available bigint)
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    AS $$ SELECT u.* FROM core.pool_usage(p_pool, coalesce(p_at, core.clock())) u $$;
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    instant timestamptz := coalesce(p_at, core.clock());
+BEGIN
+    RETURN QUERY SELECT u.* FROM core.pool_usage(p_pool, instant) u;
+END
+$$;
 COMMENT ON FUNCTION reading.usage_of_pool(uuid, timestamptz) IS
     'What a pool has used and has left of each numeric key in the window that an instant is in, null for now.';
 
