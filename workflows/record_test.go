@@ -54,6 +54,10 @@ var scenarios = []scenario{
 	{contract.GrantExpiry, "looks-again", playExpiryAgain, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED},
 	{contract.GrantExpiry, "goes-on", playExpiryGoesOn, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
 	{contract.GrantExpiry, "continues-as-new", playExpiryContinues, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW},
+	{contract.OperatorAct, "plain", playActPlain, enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES},
+	{contract.OperatorAct, "refused", playActRefused, enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED},
+	{contract.OperatorAct, "owes", playActOwes, enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED},
+	{contract.OperatorAct, "drain-runs", playActDrainRuns, enumspb.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED},
 }
 
 // Each scenario has its history, and the history shows what the scenario is about. With -record, histories that are
@@ -130,6 +134,10 @@ func anonymize(e *historypb.HistoryEvent) {
 		a.ActivityTaskCompletedEventAttributes.Identity = who
 	case *historypb.HistoryEvent_ActivityTaskFailedEventAttributes:
 		a.ActivityTaskFailedEventAttributes.Identity = who
+	case *historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes:
+		if info := a.WorkflowExecutionFailedEventAttributes.GetFailure().GetActivityFailureInfo(); info != nil {
+			info.Identity = who
+		}
 	case *historypb.HistoryEvent_TimerCanceledEventAttributes:
 		a.TimerCanceledEventAttributes.Identity = who
 	case *historypb.HistoryEvent_WorkflowExecutionUpdateAcceptedEventAttributes:

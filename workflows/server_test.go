@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -85,6 +86,9 @@ type outside struct {
 	retry     func(context.Context) (contract.ParkedRetryResult, error)
 	sweep     func(context.Context, contract.GrantCursor) (contract.GrantSweep, error)
 	keep      func(context.Context, contract.KeeperInput) error
+	act       func(context.Context, json.RawMessage) (contract.ActResult, error) // contract.ActTierAdd, for any act
+	drain     func(context.Context, contract.DrainRequest) (contract.DrainTurn, error)
+	drains    func(context.Context) (contract.DrainStartResult, error)
 }
 
 // serve runs workers for both queues until the test ends.
@@ -110,6 +114,15 @@ func serve(t *testing.T, c client.Client, o outside) {
 	}
 	if o.keep != nil {
 		db.RegisterActivityWithOptions(o.keep, name(contract.ActivityKeep))
+	}
+	if o.act != nil {
+		db.RegisterActivityWithOptions(o.act, name(contract.ActTierAdd))
+	}
+	if o.drain != nil {
+		db.RegisterActivityWithOptions(o.drain, name(contract.ActivityDrainChange))
+	}
+	if o.drains != nil {
+		ioWorker.RegisterActivityWithOptions(o.drains, name(contract.ActivityStartDrains))
 	}
 	if o.park != nil {
 		db.RegisterActivityWithOptions(o.park, name(contract.ActivityParkSubscription))
