@@ -27,6 +27,7 @@ type shop struct {
 	names    farm.Names
 	temporal client.Client
 	conn     *grpc.ClientConn
+	orders   ordersClient
 	look     looker
 	out      io.Writer
 	hook     func() error
@@ -36,6 +37,11 @@ type shop struct {
 // looker is implemented in this package.
 type looker interface {
 	look(ctx context.Context) error
+}
+
+// ordersClient is as gRPC generates them: what implements it is elsewhere.
+type ordersClient interface {
+	List(ctx context.Context, options ...grpc.CallOption) error
 }
 
 type wire struct{ dialer net.Dialer }
@@ -56,6 +62,7 @@ func (s *shop) direct(ctx context.Context) error {
 		subscription.Get("sub_1")            // want `network: subscription.Get can reach`
 		s.temporal.SignalWorkflow(ctx, "w")  // want `network: client.Client.SignalWorkflow can reach`
 		client.Dial(client.Options{})        // want `network: client.Dial can reach`
+		s.orders.List(ctx)                   // want `network: network.ordersClient.List can reach`
 		s.conn.Invoke(ctx, "/shop/Get")      // want `network: grpc.ClientConn.Invoke can reach`
 
 		stripe.String(http.StatusText(200))

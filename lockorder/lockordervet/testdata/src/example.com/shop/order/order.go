@@ -167,3 +167,11 @@ func helpersAgain(ctx context.Context, tx *lockorder.Tx, id string) {
 	tx.Now(ctx)
 	stock.LockOrder(ctx, tx, id)
 }
+
+func changedByRange(ctx context.Context, tx *lockorder.Tx, id string, ids []string) {
+	tx.Lock(ctx, lockorder.OrderRow(id))
+	tx.Lock(ctx, lockorder.ItemRow("i"))
+	for _, id = range ids {
+		tx.Lock(ctx, lockorder.OrderRow(id)) // want `order: Lock asks for order`
+	}
+}
