@@ -58,6 +58,11 @@ var scenarios = []scenario{
 	{contract.OperatorAct, "refused", playActRefused, enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED},
 	{contract.OperatorAct, "owes", playActOwes, enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED},
 	{contract.OperatorAct, "drain-runs", playActDrainRuns, enumspb.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED},
+	{contract.RuleChangeDrain, "plain", playDrainPlain, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
+	{contract.RuleChangeDrain, "goes-on", playDrainGoesOn, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
+	{contract.RuleChangeDrain, "parks", playDrainParks, enumspb.EVENT_TYPE_TIMER_FIRED},
+	{contract.RuleChangeDrain, "continues-as-new", playDrainContinues, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW},
+	{contract.DrainStart, "plain", playDrainStart, enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED},
 }
 
 // Each scenario has its history, and the history shows what the scenario is about. With -record, histories that are
