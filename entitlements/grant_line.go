@@ -93,10 +93,6 @@ func (l *line) past() bool { return l.head.EndsAt != nil && !l.head.EndsAt.After
 
 // close closes the head with the state given, and ends its position for that reason.
 func (l *line) close(ctx context.Context, state string) error {
-	err := l.q.EndGrantPosition(ctx, entitlementsdb.EndGrantPositionParams{At: l.now, Act: l.act.Name, Reason: state, GrantID: l.head.ID})
-	if err != nil {
-		return fmt.Errorf("ending the position of grant %s: %w", l.head.ID, err)
-	}
 	n, err := l.q.CloseGrant(ctx, entitlementsdb.CloseGrantParams{State: state, At: l.now, Act: l.act.Name, Workflow: l.act.Workflow, ID: l.head.ID})
 	switch {
 	case err != nil:

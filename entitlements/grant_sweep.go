@@ -83,21 +83,23 @@ func SweepGrant(ctx context.Context, tx *lockorder.Tx, act Act, due DueGrant) (d
 		return SweptNothing, err
 	}
 	l := &line{tx: tx, q: entitlementsdb.New(tx), act: act}
-	if l.head, err = getHead(ctx, tx, due.ID); err != nil {
-		return SweptNothing, err
+	grant, err := l.q.GetDueGrant(ctx, due.ID)
+	if err != nil {
+		return SweptNothing, fmt.Errorf("reading grant %s: %w", due.ID, err)
 	}
 	if l.now, err = tx.Now(ctx); err != nil {
 		return SweptNothing, err
 	}
+	l.head.ID, l.head.PoolID, l.head.EndsAt = grant.ID, grant.PoolID, grant.EndsAt
 	switch {
-	case l.head.ID != due.ID || l.head.ClosedAt != nil:
+	case grant.ClosedAt != nil:
 		return SweptNothing, nil
 	case l.past():
 		if err := l.close(ctx, GrantExpired); err != nil {
 			return SweptNothing, err
 		}
 		did = SweptExpired
-	case l.head.BegunAt == nil && l.head.PoolID != nil && !l.head.StartsAt.After(l.now):
+	case grant.BegunAt == nil && grant.PoolID != nil && !grant.StartsAt.After(l.now):
 		did = SweptBegun
 	default:
 		return SweptNothing, nil

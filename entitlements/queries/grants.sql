@@ -24,15 +24,15 @@ ON CONFLICT (id) DO NOTHING;
 SELECT core.confer_grant(@grant_id, @pool_id, @product_id, @quantity, @starts_at, sqlc.narg('ends_at')::timestamptz, @act::text);
 
 -- name: CloseGrant :execrows
+-- Its position ends with it, and no later than its bound: from there on it conferred nothing.
+WITH ended AS (
+    UPDATE core.positions
+    SET status = 'ended', ended_at = least(greatest(@at::timestamptz, starts_at), ends_at), ended_act = @act::text, end_reason = @state::text
+    WHERE grant_id = @id::uuid AND status <> 'ended'
+)
 UPDATE core.grants
-SET state = @state, closed_at = @at::timestamptz, closed_act = @act::text, closed_workflow = @workflow::text
-WHERE id = @id AND state IN ('waiting', 'active', 'replaced');
-
--- name: EndGrantPosition :exec
--- It ends no later than its bound: from there on it conferred nothing.
-UPDATE core.positions
-SET status = 'ended', ended_at = least(greatest(@at::timestamptz, starts_at), ends_at), ended_act = @act::text, end_reason = @reason::text
-WHERE grant_id = @grant_id::uuid AND status <> 'ended';
+SET state = @state::text, closed_at = @at::timestamptz, closed_act = @act::text, closed_workflow = @workflow::text
+WHERE id = @id::uuid AND state IN ('waiting', 'active', 'replaced');
 
 -- name: FailGrant :exec
 UPDATE core.grants
@@ -89,3 +89,6 @@ JOIN core.products p ON p.id = coalesce(x.product_id, g.product_id)
 LEFT JOIN core.pools po ON po.id = g.pool_id
 LEFT JOIN core.organizations o ON o.id = po.organization_id
 ORDER BY chain.n;
+
+-- name: GetDueGrant :one
+SELECT id, pool_id, starts_at, ends_at, begun_at, closed_at FROM core.grants WHERE id = @id;

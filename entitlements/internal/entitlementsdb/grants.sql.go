@@ -13,9 +13,14 @@ import (
 )
 
 const closeGrant = `-- name: CloseGrant :execrows
+WITH ended AS (
+    UPDATE core.positions
+    SET status = 'ended', ended_at = least(greatest($2::timestamptz, starts_at), ends_at), ended_act = $3::text, end_reason = $1::text
+    WHERE grant_id = $5::uuid AND status <> 'ended'
+)
 UPDATE core.grants
-SET state = $1, closed_at = $2::timestamptz, closed_act = $3::text, closed_workflow = $4::text
-WHERE id = $5 AND state IN ('waiting', 'active', 'replaced')
+SET state = $1::text, closed_at = $2::timestamptz, closed_act = $3::text, closed_workflow = $4::text
+WHERE id = $5::uuid AND state IN ('waiting', 'active', 'replaced')
 `
 
 type CloseGrantParams struct {
@@ -26,11 +31,16 @@ type CloseGrantParams struct {
 	ID       uuid.UUID
 }
 
-// CloseGrant
+// Its position ends with it, and no later than its bound: from there on it conferred nothing.
 //
+//	WITH ended AS (
+//	    UPDATE core.positions
+//	    SET status = 'ended', ended_at = least(greatest($2::timestamptz, starts_at), ends_at), ended_act = $3::text, end_reason = $1::text
+//	    WHERE grant_id = $5::uuid AND status <> 'ended'
+//	)
 //	UPDATE core.grants
-//	SET state = $1, closed_at = $2::timestamptz, closed_act = $3::text, closed_workflow = $4::text
-//	WHERE id = $5 AND state IN ('waiting', 'active', 'replaced')
+//	SET state = $1::text, closed_at = $2::timestamptz, closed_act = $3::text, closed_workflow = $4::text
+//	WHERE id = $5::uuid AND state IN ('waiting', 'active', 'replaced')
 func (q *Queries) CloseGrant(ctx context.Context, arg CloseGrantParams) (int64, error) {
 	result, err := q.db.Exec(ctx, closeGrant,
 		arg.State,
@@ -75,34 +85,6 @@ func (q *Queries) ConferGrant(ctx context.Context, arg ConferGrantParams) error 
 	return err
 }
 
-const endGrantPosition = `-- name: EndGrantPosition :exec
-UPDATE core.positions
-SET status = 'ended', ended_at = least(greatest($1::timestamptz, starts_at), ends_at), ended_act = $2::text, end_reason = $3::text
-WHERE grant_id = $4::uuid AND status <> 'ended'
-`
-
-type EndGrantPositionParams struct {
-	At      time.Time
-	Act     string
-	Reason  string
-	GrantID uuid.UUID
-}
-
-// It ends no later than its bound: from there on it conferred nothing.
-//
-//	UPDATE core.positions
-//	SET status = 'ended', ended_at = least(greatest($1::timestamptz, starts_at), ends_at), ended_act = $2::text, end_reason = $3::text
-//	WHERE grant_id = $4::uuid AND status <> 'ended'
-func (q *Queries) EndGrantPosition(ctx context.Context, arg EndGrantPositionParams) error {
-	_, err := q.db.Exec(ctx, endGrantPosition,
-		arg.At,
-		arg.Act,
-		arg.Reason,
-		arg.GrantID,
-	)
-	return err
-}
-
 const failGrant = `-- name: FailGrant :exec
 UPDATE core.grants
 SET attempts = attempts + 1, last_error = $1::text, last_tried_at = $2::timestamptz
@@ -123,6 +105,36 @@ type FailGrantParams struct {
 func (q *Queries) FailGrant(ctx context.Context, arg FailGrantParams) error {
 	_, err := q.db.Exec(ctx, failGrant, arg.Reason, arg.At, arg.ID)
 	return err
+}
+
+const getDueGrant = `-- name: GetDueGrant :one
+SELECT id, pool_id, starts_at, ends_at, begun_at, closed_at FROM core.grants WHERE id = $1
+`
+
+type GetDueGrantRow struct {
+	ID       uuid.UUID
+	PoolID   *uuid.UUID
+	StartsAt time.Time
+	EndsAt   *time.Time
+	BegunAt  *time.Time
+	ClosedAt *time.Time
+}
+
+// GetDueGrant
+//
+//	SELECT id, pool_id, starts_at, ends_at, begun_at, closed_at FROM core.grants WHERE id = $1
+func (q *Queries) GetDueGrant(ctx context.Context, id uuid.UUID) (GetDueGrantRow, error) {
+	row := q.db.QueryRow(ctx, getDueGrant, id)
+	var i GetDueGrantRow
+	err := row.Scan(
+		&i.ID,
+		&i.PoolID,
+		&i.StartsAt,
+		&i.EndsAt,
+		&i.BegunAt,
+		&i.ClosedAt,
+	)
+	return i, err
 }
 
 const getGrant = `-- name: GetGrant :one
