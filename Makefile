@@ -74,7 +74,7 @@ locks: ## record the locks that the last make test saw, and write lockorder/LOCK
 
 .PHONY: bench
 bench: ## the benchmarks, for benchstat
-	$(GO) test -run '^$$' -bench . -benchmem -count 1 ./lockorder/... ./entitlements ./activities ./activities
+	$(GO) test -run '^$$' -bench . -benchmem -count 1 ./lockorder/... ./entitlements ./activities
 
 .PHONY: mutants
 mutants: ## plant each known mistake in lockorder and see a test fail; takes some minutes
