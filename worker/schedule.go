@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/bursarhq/bursar/workflows/contract"
 )
@@ -159,6 +158,6 @@ func sameArgs(have, want []any) bool {
 	}
 	return slices.EqualFunc(have, encoded.GetPayloads(), func(had any, wanted *commonpb.Payload) bool {
 		payload, ok := had.(*commonpb.Payload)
-		return ok && proto.Equal(payload, wanted)
+		return ok && payload.Equal(wanted)
 	})
 }

@@ -39,7 +39,7 @@ var direct = map[string]string{
 	"golang.org/x/sync":                                                 "groups of goroutines that end together",
 	"golang.org/x/term":                                                 "the width of a terminal, and whether there is one",
 	"golang.org/x/tools":                                                "reads Go code with its types, for lockordervet",
-	"google.golang.org/protobuf":                                        "decodes what a collector receives, Temporal's durations, and compares the arguments of its schedules",
+	"google.golang.org/protobuf":                                        "decodes what a collector receives, and Temporal's durations",
 	"pgregory.net/rapid":                                                "property tests that shrink what they find",
 }
 
