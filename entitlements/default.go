@@ -138,11 +138,12 @@ func noDefaultInProgress(ctx context.Context, q lockorder.Querier, kind uuid.UUI
 	case err != nil:
 		return fmt.Errorf("reading the changes of type %s: %w", slug, err)
 	}
-	hint := "try again when it is through"
+	hint := "try again when it is through: bursar rule status " + open.ID.String()
 	if open.Parked > 0 {
-		hint = fmt.Sprintf("%d of them are parked: bursar parked shows why", open.Parked)
+		hint = counted(int(open.Parked), "of them is", "of them are") + " parked: bursar parked shows why"
 	}
-	return fmt.Errorf("%w: change %s of the default of %s has %d organisations to reach; %s", ErrInProgress, open.ID, slug, open.Open+open.Parked, hint)
+	return fmt.Errorf("%w: change %s has yet to reach %s of type %s; %s",
+		ErrInProgress, open.ID, counted(int(open.Open+open.Parked), "organisation", "organisations"), slug, hint)
 }
 
 func sameProduct(a, b *uuid.UUID) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -198,7 +198,8 @@ func leaving(from, to entitlements.Catalogue, ladder string) []string {
 	return out
 }
 
-// defaults holds that a type's default is known and, where it sits on a ladder, that it is the floor.
+// defaults holds that a type's default is known and, where it sits on a ladder, that it is the floor. What an operator made
+// otherwise, and the file leaves so, is not the file's.
 func (c *checker) defaults(succeeded map[string]string) {
 	ladderLine := map[string]int{}
 	for _, l := range c.ladders {
@@ -221,7 +222,7 @@ func (c *checker) defaults(succeeded map[string]string) {
 		standard := c.to.Types[slug].Default
 		ladder, rank, on := c.to.LadderOf(standard)
 		_, known := c.to.Products[standard]
-		if standard == "" || !known || !on || rank == 0 {
+		if standard == "" || !known || !on || rank == 0 || c.stood(slug, standard, ladder) {
 			continue
 		}
 		line := typeLine[slug]
@@ -231,4 +232,10 @@ func (c *checker) defaults(succeeded map[string]string) {
 		c.add(line, "product %s is the default of organisation type %s and sits on ladder %s above its floor; a default is the floor of its ladder: put it first among the tiers, or make %s the default",
 			standard, slug, ladder, c.to.Ladders[ladder].Tiers[0])
 	}
+}
+
+// stood tells whether a default sat on the ladder above its floor before.
+func (c *checker) stood(kind, standard, ladder string) bool {
+	was, rank, on := c.from.LadderOf(standard)
+	return c.from.Types[kind].Default == standard && on && was == ladder && rank > 0
 }
