@@ -126,30 +126,38 @@ func run(a *analysis.Analyzer, fixtures ...string) []string {
 }
 
 func TestFlags(t *testing.T) {
-	for _, c := range []struct{ fixture, flag, value string }{
-		{shop + "flags/network", "network", shop + "flags/network.Mailer, " + shop + "flags/sms"},
-		{shop + "flags/offline", "offline", shop + "farm.Client.Site"},
-		{"example.com/kit", "testkit", "example.com/kit"},
-		{"example.org/forked/...", "lockpkg", "example.org/forked/lockorder"},
-	} {
-		t.Run(c.flag, func(t *testing.T) {
-			a := newAnalyzer()
-			if err := a.Flags.Set(c.flag, c.value); err != nil {
-				t.Fatal(err)
-			}
-			for _, c := range run(a, c.fixture) {
-				t.Error(c)
-			}
-			if maps.Equal(findings(t, newAnalyzer()), findings(t, a)) {
-				t.Errorf("the same is found without the flag %s", c.flag)
-			}
-		})
-	}
-	t.Run("tests", func(t *testing.T) {
-		a := newAnalyzer()
-		if err := a.Flags.Set("tests", "true"); err != nil {
+	set := func(a *analysis.Analyzer, flag, value string) {
+		t.Helper()
+		if err := a.Flags.Set(flag, value); err != nil {
 			t.Fatal(err)
 		}
+	}
+	without, together := findings(t, newAnalyzer()), newAnalyzer()
+	for flag, value := range map[string]string{
+		"network": shop + "flags/network.Mailer, " + shop + "flags/sms",
+		"offline": shop + "flags/offline.callFarm",
+		"testkit": "example.com/kit",
+	} {
+		set(together, flag, value)
+		alone := newAnalyzer()
+		set(alone, flag, value)
+		if maps.Equal(without, findings(t, alone)) {
+			t.Errorf("the same is found without the flag %s", flag)
+		}
+	}
+	for _, c := range run(together, shop+"flags/...", "example.com/kit") {
+		t.Error(c)
+	}
+	t.Run("lockpkg", func(t *testing.T) {
+		a := newAnalyzer()
+		set(a, "lockpkg", "example.org/forked/lockorder")
+		for _, c := range run(a, "example.org/forked/...") {
+			t.Error(c)
+		}
+	})
+	t.Run("tests", func(t *testing.T) {
+		a := newAnalyzer()
+		set(a, "tests", "true")
 		found := run(a, fixtures[Transaction])
 		if len(found) != 1 || !strings.Contains(found[0], "transaction_test.go") {
 			t.Errorf("with its tests, the one call in them is found: %q", found)
