@@ -73,3 +73,17 @@ func TestAGrantThatCannotBeSettledIsInvalid(t *testing.T) {
 	require.ErrorIs(t, err, entitlements.ErrInvalid)
 	require.ErrorContains(t, err, "the pool cannot be settled with this")
 }
+
+// An extension has the beginning of what it extends, and yet was not held before it was made.
+func TestThePastOfAnExtension(t *testing.T) {
+	h := newHouse(t)
+	acme := h.org("acme", "club")
+	gold := h.issue("acme", "gold", in(time.Hour))
+	var then time.Time
+	require.NoError(t, h.pool.QueryRow(t.Context(), `SELECT core.clock()`).Scan(&then))
+	h.granted(entitlements.ExtendGrant{ID: uuid.New(), Grant: gold})
+	report, err := entitlements.Effective(t.Context(), h.db.Reader(), acme.ID, then)
+	require.NoError(t, err)
+	require.Len(t, report.Held, 1)
+	require.Equal(t, gold, report.Held[0].Grant.ID)
+}

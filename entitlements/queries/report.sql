@@ -75,6 +75,7 @@ JOIN core.pools p ON p.id = pos.pool_id
 JOIN core.products pr ON pr.id = pos.product_id
 LEFT JOIN core.grants g ON g.id = pos.grant_id
 WHERE p.organization_id = @organization_id AND pos.starts_at <= @at AND (pos.ended_at IS NULL OR pos.ended_at > @at)
+  AND (g.issued_at IS NULL OR g.issued_at <= @at) -- a grant may begin before it is made: what extends another does
 ORDER BY p.is_default DESC, p.name, pos.starts_at, pos.id;
 
 -- name: IsPast :one

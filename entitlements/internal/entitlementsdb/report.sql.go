@@ -226,6 +226,7 @@ JOIN core.pools p ON p.id = pos.pool_id
 JOIN core.products pr ON pr.id = pos.product_id
 LEFT JOIN core.grants g ON g.id = pos.grant_id
 WHERE p.organization_id = $1 AND pos.starts_at <= $2 AND (pos.ended_at IS NULL OR pos.ended_at > $2)
+  AND (g.issued_at IS NULL OR g.issued_at <= $2) -- a grant may begin before it is made: what extends another does
 ORDER BY p.is_default DESC, p.name, pos.starts_at, pos.id
 `
 
@@ -263,6 +264,7 @@ type ReportHistoricPositionsRow struct {
 //	JOIN core.products pr ON pr.id = pos.product_id
 //	LEFT JOIN core.grants g ON g.id = pos.grant_id
 //	WHERE p.organization_id = $1 AND pos.starts_at <= $2 AND (pos.ended_at IS NULL OR pos.ended_at > $2)
+//	  AND (g.issued_at IS NULL OR g.issued_at <= $2) -- a grant may begin before it is made: what extends another does
 //	ORDER BY p.is_default DESC, p.name, pos.starts_at, pos.id
 func (q *Queries) ReportHistoricPositions(ctx context.Context, arg ReportHistoricPositionsParams) ([]ReportHistoricPositionsRow, error) {
 	rows, err := q.db.Query(ctx, reportHistoricPositions, arg.OrganizationID, arg.At)
