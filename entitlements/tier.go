@@ -31,11 +31,15 @@ type AddTier struct {
 	Rank *int `json:"rank,omitempty"`
 }
 
-// Do puts the product on the ladder, and has every pool that holds it settled. The transaction is a RuleChange that holds
-// nothing else yet. Errors wrap ErrNotFound or ErrInvalid.
+// Do puts the product on the ladder, and has every pool that holds it settled. As the new floor it becomes the default of the types
+// whose default the old floor is, and their organisations' default pools are settled too. The transaction is a RuleChange that
+// holds nothing else yet. Errors wrap ErrNotFound, ErrInvalid or ErrInProgress.
 func (a AddTier) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome, error) {
 	if done, yes, err := Committed(ctx, tx, a.Change); err != nil || yes {
 		return done, err
+	}
+	if err := lockTypes(ctx, tx); err != nil {
+		return Outcome{}, err
 	}
 	product, err := findProduct(ctx, tx, a.Product)
 	if err != nil {
@@ -56,14 +60,21 @@ func (a AddTier) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome, er
 	case a.Rank != nil:
 		rank = *a.Rank
 	}
-	summary := fmt.Sprintf("%s becomes tier %d of %s", product.Slug, rank, ladder.Slug)
+	var floor newFloor
+	if rank == 0 {
+		if floor, err = followFloor(ctx, tx, tiers, product.ID, product.Slug); err != nil {
+			return Outcome{}, err
+		}
+	}
+	summary := floor.summary(fmt.Sprintf("%s becomes tier %d of %s", product.Slug, rank, ladder.Slug))
 	change := ChangeRecord{ID: a.Change, Kind: ChangeTierAdd, Summary: summary}
-	return CommitChange(ctx, tx, act, change, holdersOf(product.ID), func(ctx context.Context) error {
+	return CommitChange(ctx, tx, act, change, floor.reach(holdersOf(product.ID)), func(ctx context.Context) error {
 		q := entitlementsdb.New(tx)
 		err := errors.Join(
 			q.ShiftTiers(ctx, entitlementsdb.ShiftTiersParams{LadderID: ladder.ID, FromRank: int32(rank), By: 1}),
 			q.InsertTier(ctx, entitlementsdb.InsertTierParams{ProductID: product.ID, LadderID: ladder.ID, Rank: int32(rank)}),
-			q.DeleteSuccession(ctx, product.ID))
+			q.DeleteSuccession(ctx, product.ID),
+			floor.save(ctx, q))
 		if err != nil {
 			return fmt.Errorf("adding tier %s to %s: %w", product.Slug, ladder.Slug, err)
 		}
@@ -108,16 +119,7 @@ func (r RemoveTier) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome,
 	if done, yes, err := Committed(ctx, tx, r.Change); err != nil || yes {
 		return done, err
 	}
-	// A default is saved without the rendezvous, under its type's row: while all of these are held, none is saved.
-	types, err := entitlementsdb.New(tx).ListTypeRows(ctx)
-	if err != nil {
-		return Outcome{}, fmt.Errorf("reading the organisation types: %w", err)
-	}
-	rows := make([]lockorder.Lock, len(types))
-	for i, t := range types {
-		rows[i] = lockorder.OrganizationTypeRow(t.ID)
-	}
-	if err := tx.Lock(ctx, rows...); err != nil {
+	if err := lockTypes(ctx, tx); err != nil {
 		return Outcome{}, err
 	}
 	plan, err := r.plan(ctx, tx)
@@ -140,6 +142,83 @@ func (r RemoveTier) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome,
 		}
 		return nil
 	})
+}
+
+// lockTypes locks the row of every organisation type. A default is saved without the rendezvous, under its type's row: while all
+// of these are held, none is saved.
+func lockTypes(ctx context.Context, tx *lockorder.Tx) error {
+	types, err := entitlementsdb.New(tx).ListTypeRows(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the organisation types: %w", err)
+	}
+	rows := make([]lockorder.Lock, len(types))
+	for i, t := range types {
+		rows[i] = lockorder.OrganizationTypeRow(t.ID)
+	}
+	return tx.Lock(ctx, rows...)
+}
+
+// newFloor is a ladder that gets another floor: the types whose default is the old one have the new one for their default.
+type newFloor struct {
+	types    []entitlementsdb.ListTypeRowsRow
+	old, new uuid.UUID
+	slug     string // of the new floor
+}
+
+// followFloor finds the types whose default follows the floor of a ladder. Nobody follows where an earlier change of such a default has
+// not reached everyone yet: the error wraps ErrInProgress.
+func followFloor(ctx context.Context, tx *lockorder.Tx, tiers []entitlementsdb.ListTiersOfRow, floor uuid.UUID, slug string) (newFloor, error) {
+	f := newFloor{new: floor, slug: slug}
+	if len(tiers) == 0 || tiers[0].ID == floor {
+		return f, nil
+	}
+	f.old = tiers[0].ID
+	types, err := entitlementsdb.New(tx).ListTypeRows(ctx)
+	if err != nil {
+		return f, fmt.Errorf("reading the organisation types: %w", err)
+	}
+	for _, t := range types {
+		if t.DefaultProductID == nil || *t.DefaultProductID != f.old {
+			continue
+		}
+		if err := noDefaultInProgress(ctx, tx, t.ID, t.Slug); err != nil {
+			return f, err
+		}
+		f.types = append(f.types, t)
+	}
+	return f, nil
+}
+
+// reach adds the default pools of the types that follow.
+func (f newFloor) reach(r Reach) Reach {
+	for _, t := range f.types {
+		r.Types = append(r.Types, t.ID)
+	}
+	return r
+}
+
+// summary says which defaults follow.
+func (f newFloor) summary(s string) string {
+	if len(f.types) == 0 {
+		return s
+	}
+	names := make([]string, len(f.types))
+	for i, t := range f.types {
+		names[i] = t.Slug
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("%s; %s is its floor, and the default of %s", s, f.slug, strings.Join(names, ", "))
+}
+
+// save makes the new floor the default of the types that follow.
+func (f newFloor) save(ctx context.Context, q *entitlementsdb.Queries) error {
+	for _, t := range f.types {
+		err := q.SaveTypeDefault(ctx, entitlementsdb.SaveTypeDefaultParams{ID: t.ID, DefaultProductID: &f.new, Incumbents: IncumbentsMigrate})
+		if err != nil {
+			return fmt.Errorf("saving the default of %s: %w", t.Slug, err)
+		}
+	}
+	return nil
 }
 
 // removal is a removal that can be done.
@@ -202,11 +281,15 @@ type ReorderTiers struct {
 	Products []string `json:"products"`
 }
 
-// Do puts the tiers into the order, and has every pool settled that holds more than one of them. The transaction is a
-// RuleChange that holds nothing else yet. Errors wrap ErrNotFound or ErrInvalid.
+// Do puts the tiers into the order, and has every pool settled that holds more than one of them. A new floor becomes the default
+// of the types whose default the old one is, and their organisations' default pools are settled too. The transaction is a
+// RuleChange that holds nothing else yet. Errors wrap ErrNotFound, ErrInvalid or ErrInProgress.
 func (r ReorderTiers) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome, error) {
 	if done, yes, err := Committed(ctx, tx, r.Change); err != nil || yes {
 		return done, err
+	}
+	if err := lockTypes(ctx, tx); err != nil {
+		return Outcome{}, err
 	}
 	ladder, tiers, err := findLadder(ctx, tx, r.Ladder)
 	if err != nil {
@@ -229,17 +312,22 @@ func (r ReorderTiers) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcom
 	if len(ids) > 0 {
 		return Outcome{}, fmt.Errorf("%w: the order names %d of the %d tiers of %s; name all of them: %s", ErrInvalid, len(order), len(tiers), ladder.Slug, tierNames(tiers))
 	}
+	floor, err := followFloor(ctx, tx, tiers, order[0], r.Products[0])
+	if err != nil {
+		return Outcome{}, err
+	}
 	contested, err := entitlementsdb.New(tx).ListContestedPools(ctx, ladder.ID)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("reading the pools in which the order of %s decides: %w", ladder.Slug, err)
 	}
-	change := ChangeRecord{ID: r.Change, Kind: ChangeTierReorder, Summary: fmt.Sprintf("the tiers of %s are %s", ladder.Slug, strings.Join(r.Products, ", "))}
-	return CommitChange(ctx, tx, act, change, exactly(contested), func(ctx context.Context) error {
+	summary := floor.summary(fmt.Sprintf("the tiers of %s are %s", ladder.Slug, strings.Join(r.Products, ", ")))
+	change := ChangeRecord{ID: r.Change, Kind: ChangeTierReorder, Summary: summary}
+	return CommitChange(ctx, tx, act, change, floor.reach(exactly(contested)), func(ctx context.Context) error {
 		q := entitlementsdb.New(tx)
 		if err := q.RankTiers(ctx, entitlementsdb.RankTiersParams{LadderID: ladder.ID, Products: order}); err != nil {
 			return fmt.Errorf("reordering %s: %w", ladder.Slug, err)
 		}
-		return nil
+		return floor.save(ctx, q)
 	})
 }
 

@@ -160,6 +160,40 @@ func TestTiersAreReordered(t *testing.T) {
 	require.Equal(t, "speed=20 storage=100 support=true", h.has(alone))
 }
 
+// A type whose default is the floor has the new floor for its default, whether it comes by a new order or by a new tier.
+func TestTheDefaultFollowsTheFloor(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	vacant, better, bare := h.org("vacant", "club").DefaultPool, h.org("better", "club").DefaultPool, h.org("none", "bare").DefaultPool
+	h.converge("sub_1", better, item{"si_1", "gold", 1})
+	out := h.ladder("tier-reorder", entitlements.ReorderTiers{Change: uuid.New(), Ladder: "membership", Products: []string{"silver", "free", "gold"}})
+	require.Equal(t, "the tiers of membership are silver, free, gold; silver is its floor, and the default of club", out.Summary)
+	require.Equal(t, 2, out.Pools)
+	require.Equal(t, "silver default active", h.holds(vacant))
+	require.Equal(t, "speed=5 storage=10", h.has(vacant))
+	require.Equal(t, "gold si_1 active", h.holds(better))
+	require.Equal(t, "", h.holds(bare))
+
+	zero := 0
+	h.ladder("tier-add", entitlements.AddTier{Change: uuid.New(), Product: "turbo", Ladder: "membership", Rank: &zero})
+	require.Equal(t, "turbo default active", h.holds(vacant))
+	h.end("sub_1")
+	require.Equal(t, "turbo default active", h.holds(better))
+
+	// A default that sits elsewhere follows nothing.
+	_, err := h.save(entitlements.SaveDefault{Type: "club", Product: "disk", Incumbents: entitlements.IncumbentsGrandfather})
+	require.NoError(t, err)
+	h.ladder("tier-reorder", entitlements.ReorderTiers{Change: uuid.New(), Ladder: "membership", Products: []string{"free", "turbo", "silver", "gold"}})
+	h.drain()
+	require.Equal(t, "disk default active, turbo grant active", h.holds(vacant))
+
+	// While a default has not reached everyone, it cannot follow.
+	_, err = h.save(entitlements.SaveDefault{Type: "club", Product: "free", Incumbents: entitlements.IncumbentsMigrate})
+	require.NoError(t, err)
+	_, err = h.tryChange("tier-reorder", lockorder.RuleChange, entitlements.ReorderTiers{Change: uuid.New(), Ladder: "membership", Products: []string{"turbo", "free", "silver", "gold"}})
+	require.ErrorIs(t, err, entitlements.ErrInProgress)
+}
+
 func TestTierRefusals(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -11,8 +11,9 @@ func settles(before ...Step) []Step {
 
 // TierAdd is activities.Operator.TierAdd.
 var TierAdd = path(Path{
-	Name: "tier-add", Area: Ladders, Kind: lockorder.RuleChange, Rows: settles(),
-	Does: "Puts a product on a ladder, and settles every pool that holds it, or leaves them owed where they are more than the cap.",
+	Name: "tier-add", Area: Ladders, Kind: lockorder.RuleChange,
+	Rows: settles(Step{Class: lockorder.OrganizationType, Of: "of every type, so that no default is saved meanwhile"}),
+	Does: "Puts a product on a ladder, and settles every pool that holds it or whose default follows the floor, or leaves them owed where they are more than the cap.",
 	By:   []string{"activity TierAdd", "bursar tier add"},
 })
 
@@ -36,10 +37,11 @@ var TierDelete = path(Path{
 var TierReorder = path(Path{
 	Name: "tier-reorder", Area: Ladders, Kind: lockorder.RuleChange,
 	Rows: []Step{
+		{Class: lockorder.OrganizationType, Of: "of every type, so that no default is saved meanwhile"},
 		{Class: lockorder.Pool, Of: "of every pool that holds two of the ladder's tiers", When: "where there is one, and no more than the cap"},
 		{Class: lockorder.ChangeObligation, Of: "of all that these pools are owed", When: "where an earlier change left one owed"},
 	},
-	Does: "Puts the tiers of a ladder into another order, and settles every pool in which it decides, or leaves them owed where they are more than the cap.",
+	Does: "Puts the tiers of a ladder into another order, and settles every pool in which it decides or whose default follows the floor, or leaves them owed where they are more than the cap.",
 	By:   []string{"activity TierReorder", "bursar tier reorder"},
 })
 
