@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,6 +95,8 @@ func TestALostAnswerAtTheEdgeIsOneSpend(t *testing.T) {
 	h.spend(after, "known too", pool, "calls", 1)
 
 	spentOnce, letGo, answered := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	goOn := sync.OnceFunc(func() { close(letGo) })
+	defer goOn()
 	go func() {
 		answered <- before.Run(t.Context(), lockorder.Spec{Path: "test-spend-slowly", Kind: lockorder.Plain}, func(ctx context.Context, tx *lockorder.Tx) error {
 			_, err := entitlements.SpendIn(ctx, tx, entitlements.Spending{ID: "a", Pool: pool, Key: "calls", N: 10})
@@ -103,14 +106,13 @@ func TestALostAnswerAtTheEdgeIsOneSpend(t *testing.T) {
 		})
 	}()
 	<-spentOnce
-	again := make(chan entitlements.Spent, 1)
-	go func() { again <- h.spend(after, "a", pool, "calls", 10) }()
+	again := h.spendMeanwhile(after, "a", pool, "calls", 10)
 	h.waitUntil("the repeat waits for the counter before", somebodyWaits)
 	require.Equal(t, "usage", h.one(`SELECT c.relname::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE l.locktype = 'tuple' LIMIT 1`),
 		"it waits for a row that it has asked for, and not at the unique key")
-	close(letGo)
+	goOn()
 	require.NoError(t, <-answered)
-	spent := <-again
+	spent := again()
 	require.True(t, spent.Repeated)
 	require.Equal(t, edge.AddDate(0, 0, -1), spent.WindowStart)
 	require.Equal(t, "2027-02-28 11, 2027-03-01 1", h.used("calls"))
@@ -123,6 +125,8 @@ func TestTwoWindowsNeverGrantOneID(t *testing.T) {
 	h, pool := newPlan(t)
 	before, after := h.at(edge.Add(-time.Hour)), h.at(edge.Add(time.Hour)) // no longer near the edge
 	spentOnce, letGo, answered := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	goOn := sync.OnceFunc(func() { close(letGo) })
+	defer goOn()
 	go func() {
 		answered <- before.Run(t.Context(), lockorder.Spec{Path: "test-spend-slowly", Kind: lockorder.Plain}, func(ctx context.Context, tx *lockorder.Tx) error {
 			_, err := entitlements.SpendIn(ctx, tx, entitlements.Spending{ID: "a", Pool: pool, Key: "calls", N: 10})
@@ -132,12 +136,11 @@ func TestTwoWindowsNeverGrantOneID(t *testing.T) {
 		})
 	}()
 	<-spentOnce
-	again := make(chan entitlements.Spent, 1)
-	go func() { again <- h.spend(after, "a", pool, "calls", 10) }()
+	again := h.spendMeanwhile(after, "a", pool, "calls", 10)
 	h.waitUntil("the repeat waits at the unique key", somebodyWaits)
-	close(letGo)
+	goOn()
 	require.NoError(t, <-answered)
-	require.True(t, (<-again).Repeated)
+	require.True(t, again().Repeated)
 	require.Equal(t, "2027-02-28 10, 2027-03-01 0", h.used("calls"))
 }
 

@@ -76,6 +76,21 @@ func insist(ctx context.Context, db *lockorder.DB, s entitlements.Spending) (ent
 	}
 }
 
+// spendMeanwhile spends while the test goes on; what it returns waits for the answer.
+func (h *house) spendMeanwhile(db *lockorder.DB, id string, pool uuid.UUID, key string, n int64) func() entitlements.Spent {
+	answer := make(chan spender, 1)
+	go func() {
+		spent, err := entitlements.Spend(h.t.Context(), db, entitlements.Spending{ID: id, Pool: pool, Key: key, N: n})
+		answer <- spender{id, spent, err}
+	}()
+	return func() entitlements.Spent {
+		h.t.Helper()
+		a := <-answer
+		require.NoError(h.t, a.err)
+		return a.spent
+	}
+}
+
 // spender is one who wants one of an allowance.
 type spender struct {
 	id    string
@@ -99,11 +114,12 @@ func crowd(t *testing.T, db *lockorder.DB, pool uuid.UUID, key string, n int, gr
 			}()
 		}
 	}
-	first := map[string]spender{}
+	first, refused := map[string]spender{}, map[string]bool{}
 	for range 2 * n {
 		r := <-results
 		if r.err != nil {
 			require.ErrorIs(t, r.err, entitlements.ErrExhausted, r.id)
+			refused[r.id] = true
 			continue
 		}
 		if other, twice := first[r.id]; twice {
@@ -113,6 +129,11 @@ func crowd(t *testing.T, db *lockorder.DB, pool uuid.UUID, key string, n int, gr
 		}
 		first[r.id] = r
 		winners = append(winners, r)
+	}
+	if key == "seats" { // nothing renews it, so who was refused once is refused for good
+		for id := range first {
+			require.False(t, refused[id], "%s was granted in one place and refused in the other", id)
+		}
 	}
 	return winners
 }
@@ -297,4 +318,19 @@ func TestSpendInGoesWithItsTransaction(t *testing.T) {
 		return err
 	})
 	require.ErrorIs(t, err, lockorder.ErrOrder, "a lock after the time was read is the caller's mistake")
+}
+
+// A repeat that waits for the counter while the first takes all that is left is answered, and not refused.
+func TestARepeatThatWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	h, pool := newPlan(t)
+	letGo := h.hold(pool, "seats", time.Unix(0, 0).UTC())
+	first, second := h.spendMeanwhile(h.db, "a", pool, "seats", 100), h.spendMeanwhile(h.db, "a", pool, "seats", 100)
+	h.waitUntil("both wait for the counter", `SELECT count(*) = 2 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+	letGo()
+	one, other := first(), second()
+	require.NotEqual(t, one.Repeated, other.Repeated)
+	one.Repeated, other.Repeated = false, false
+	require.Equal(t, one, other)
+	require.Equal(t, "1970-01-01 100", h.used("seats"))
 }
