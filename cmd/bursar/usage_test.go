@@ -74,3 +74,28 @@ func TestUsageCommandsRefuse(t *testing.T) {
 	require.Contains(t, s.fails(1, "usage", "show", "acme", "support.phone"), "support.phone is a boolean")
 	require.Contains(t, s.must("usage", "show", "acme"), "storage.gigabytes")
 }
+
+// Support sees a grant, by whom it may be ended, and when it ends; and the floor that is due before a sweep has written it.
+func TestEntitlementsShowGrantsAndEnds(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.must("catalog", "apply", s.file(catalogFile), "--yes")
+	s.organization("acme", "Acme Ltd", "club")
+	s.exec(`
+		WITH g AS (
+			INSERT INTO core.grants (id, pool_id, product_id, state, starts_at, ends_at, line, origin, note, begun_at, conferred_at, issued_at, issued_act)
+			SELECT 'a0000000-0000-4000-8000-000000000001', p.id, pr.id, 'active', now(), now() + interval '1 hour', 'a0000000-0000-4000-8000-000000000001', 'operator', 'for the board', now(), now(), now(), 'test'
+			FROM core.pools p, core.products pr WHERE pr.slug = 'gold' RETURNING *)
+		INSERT INTO core.positions (pool_id, product_id, source, grant_id, status, starts_at, ends_at, created_act)
+		SELECT pool_id, product_id, 'grant', id, 'active', starts_at, ends_at, 'test' FROM g`)
+	s.exec(`UPDATE core.positions SET status = 'ended', ended_at = now(), ended_act = 'test', end_reason = 'displaced' WHERE source = 'default'`)
+	shown := steady(s.must("entitlements", "acme"))
+	require.Contains(t, shown, `Gold membership, grant (uuid) (active), "for the board"; tier 1 of membership; until (moment)`)
+	require.Contains(t, shown, "Ends that are known:\nENDS                  PRODUCT          HELD THROUGH\n(moment)  Gold membership  grant (uuid) (active), \"for the board\"\n")
+
+	s.exec(`UPDATE core.positions SET starts_at = now() - interval '2 hours', ends_at = now() - interval '1 hour' WHERE source = 'grant'`)
+	shown = steady(s.must("entitlements", "acme"))
+	require.Contains(t, shown, "Free, the default of its type, due since what was above it ended, and not written yet; the floor of membership")
+	require.Contains(t, shown, "over since (moment)")
+	require.NotContains(t, shown, "Ends that are known")
+}
