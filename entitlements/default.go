@@ -44,9 +44,13 @@ type Buckets struct {
 	Untouched  int `json:"untouched"`
 }
 
-// Preview returns what saving would find. It writes nothing and takes no lock, so what it finds may change meanwhile.
+// Preview returns what saving would find, or refuses what Do would. It writes nothing and takes no lock, so what it finds may
+// change meanwhile. Errors are those of Do.
 func (s SaveDefault) Preview(ctx context.Context, q lockorder.Querier) (Buckets, error) {
-	kind, product, err := s.find(ctx, q)
+	if err := s.Check(); err != nil {
+		return Buckets{}, err
+	}
+	kind, product, err := s.plan(ctx, q)
 	if err != nil {
 		return Buckets{}, err
 	}
@@ -77,15 +81,9 @@ func (s SaveDefault) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome
 	if done, yes, err := Committed(ctx, tx, s.Change); err != nil || yes {
 		return done, err
 	}
-	kind, product, err := s.find(ctx, tx)
+	kind, product, err := s.plan(ctx, tx)
 	if err != nil {
 		return Outcome{}, err
-	}
-	if err := noDefaultInProgress(ctx, tx, kind.ID, kind.Slug); err != nil {
-		return Outcome{}, err
-	}
-	if sameProduct(product, kind.DefaultProductID) {
-		return Outcome{}, fmt.Errorf("%w: the default of %s is %s already", ErrInvalid, kind.Slug, orNothing(kind.DefaultProduct))
 	}
 	q := entitlementsdb.New(tx)
 	owed, err := q.CountDefaultPools(ctx, kind.ID)
@@ -104,6 +102,21 @@ func (s SaveDefault) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome
 		return Outcome{}, fmt.Errorf("owing %d of %d pools: %w", n, owed, err)
 	}
 	return Outcome{Change: s.Change, Summary: summary, Pools: int(owed), Owed: int(owed)}, nil
+}
+
+// plan is find for a default that can be saved.
+func (s SaveDefault) plan(ctx context.Context, q lockorder.Querier) (entitlementsdb.FindTypeDefaultRow, *uuid.UUID, error) {
+	kind, product, err := s.find(ctx, q)
+	if err != nil {
+		return kind, nil, err
+	}
+	if err := noDefaultInProgress(ctx, q, kind.ID, kind.Slug); err != nil {
+		return kind, nil, err
+	}
+	if sameProduct(product, kind.DefaultProductID) {
+		return kind, nil, fmt.Errorf("%w: the default of %s is %s already", ErrInvalid, kind.Slug, orNothing(kind.DefaultProduct))
+	}
+	return kind, product, nil
 }
 
 // find resolves the names. The product is nil for none.

@@ -41,31 +41,11 @@ func (a AddTier) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome, er
 	if err := lockTypes(ctx, tx); err != nil {
 		return Outcome{}, err
 	}
-	product, err := findProduct(ctx, tx, a.Product)
+	plan, err := a.plan(ctx, tx)
 	if err != nil {
 		return Outcome{}, err
 	}
-	ladder, tiers, err := findLadder(ctx, tx, a.Ladder)
-	if err != nil {
-		return Outcome{}, err
-	}
-	rank := len(tiers)
-	switch {
-	case product.LadderID != nil && *product.LadderID == ladder.ID:
-		return Outcome{}, fmt.Errorf("%w: %s is tier %d of %s already; bursar tier reorder moves it", ErrInvalid, product.Slug, *product.Rank, ladder.Slug)
-	case product.LadderID != nil:
-		return Outcome{}, fmt.Errorf("%w: %s is a tier of %s, and a product sits on one ladder at most; remove it there first: bursar tier remove %s", ErrInvalid, product.Slug, product.Ladder, product.Slug)
-	case a.Rank != nil && (*a.Rank < 0 || *a.Rank > len(tiers)):
-		return Outcome{}, fmt.Errorf("%w: rank %d is not on %s, whose tiers are %s; give 0 to %d", ErrInvalid, *a.Rank, ladder.Slug, tierNames(tiers), len(tiers))
-	case a.Rank != nil:
-		rank = *a.Rank
-	}
-	var floor newFloor
-	if rank == 0 {
-		if floor, err = followFloor(ctx, tx, tiers, product.ID, product.Slug); err != nil {
-			return Outcome{}, err
-		}
-	}
+	product, ladder, rank, floor := plan.product, plan.ladder, plan.rank, plan.floor
 	summary := floor.summary(fmt.Sprintf("%s becomes tier %d of %s", product.Slug, rank, ladder.Slug))
 	change := ChangeRecord{ID: a.Change, Kind: ChangeTierAdd, Summary: summary}
 	return CommitChange(ctx, tx, act, change, floor.reach(holdersOf(product.ID)), func(ctx context.Context) error {
@@ -80,6 +60,49 @@ func (a AddTier) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome, er
 		}
 		return nil
 	})
+}
+
+// addition is a tier that can be added.
+type addition struct {
+	product entitlementsdb.FindTierRow
+	ladder  entitlementsdb.CoreLadder
+	rank    int
+	floor   newFloor
+}
+
+// Validate says what Do would refuse as things stand. It takes no lock, so this may change meanwhile. Errors are those of Do.
+func (a AddTier) Validate(ctx context.Context, q lockorder.Querier) error {
+	_, err := a.plan(ctx, q)
+	return err
+}
+
+func (a AddTier) plan(ctx context.Context, q lockorder.Querier) (addition, error) {
+	product, err := findProduct(ctx, q, a.Product)
+	if err != nil {
+		return addition{}, err
+	}
+	ladder, tiers, err := findLadder(ctx, q, a.Ladder)
+	if err != nil {
+		return addition{}, err
+	}
+	rank := len(tiers)
+	switch {
+	case product.LadderID != nil && *product.LadderID == ladder.ID:
+		return addition{}, fmt.Errorf("%w: %s is tier %d of %s already; bursar tier reorder moves it", ErrInvalid, product.Slug, *product.Rank, ladder.Slug)
+	case product.LadderID != nil:
+		return addition{}, fmt.Errorf("%w: %s is a tier of %s, and a product sits on one ladder at most; remove it there first: bursar tier remove %s", ErrInvalid, product.Slug, product.Ladder, product.Slug)
+	case a.Rank != nil && (*a.Rank < 0 || *a.Rank > len(tiers)):
+		return addition{}, fmt.Errorf("%w: rank %d is not on %s, whose tiers are %s; give 0 to %d", ErrInvalid, *a.Rank, ladder.Slug, tierNames(tiers), len(tiers))
+	case a.Rank != nil:
+		rank = *a.Rank
+	}
+	var floor newFloor
+	if rank == 0 {
+		if floor, err = followFloor(ctx, q, tiers, product.ID, product.Slug); err != nil {
+			return addition{}, err
+		}
+	}
+	return addition{product, ladder, rank, floor}, nil
 }
 
 // RemoveTier is a product to be taken off its ladder.
@@ -158,69 +181,6 @@ func lockTypes(ctx context.Context, tx *lockorder.Tx) error {
 	return tx.Lock(ctx, rows...)
 }
 
-// newFloor is a ladder that gets another floor: the types whose default is the old one have the new one for their default.
-type newFloor struct {
-	types    []entitlementsdb.ListTypeRowsRow
-	old, new uuid.UUID
-	slug     string // of the new floor
-}
-
-// followFloor finds the types whose default follows the floor of a ladder. Nobody follows where an earlier change of such a default has
-// not reached everyone yet: the error wraps ErrInProgress.
-func followFloor(ctx context.Context, tx *lockorder.Tx, tiers []entitlementsdb.ListTiersOfRow, floor uuid.UUID, slug string) (newFloor, error) {
-	f := newFloor{new: floor, slug: slug}
-	if len(tiers) == 0 || tiers[0].ID == floor {
-		return f, nil
-	}
-	f.old = tiers[0].ID
-	types, err := entitlementsdb.New(tx).ListTypeRows(ctx)
-	if err != nil {
-		return f, fmt.Errorf("reading the organisation types: %w", err)
-	}
-	for _, t := range types {
-		if t.DefaultProductID == nil || *t.DefaultProductID != f.old {
-			continue
-		}
-		if err := noDefaultInProgress(ctx, tx, t.ID, t.Slug); err != nil {
-			return f, err
-		}
-		f.types = append(f.types, t)
-	}
-	return f, nil
-}
-
-// reach adds the default pools of the types that follow.
-func (f newFloor) reach(r Reach) Reach {
-	for _, t := range f.types {
-		r.Types = append(r.Types, t.ID)
-	}
-	return r
-}
-
-// summary says which defaults follow.
-func (f newFloor) summary(s string) string {
-	if len(f.types) == 0 {
-		return s
-	}
-	names := make([]string, len(f.types))
-	for i, t := range f.types {
-		names[i] = t.Slug
-	}
-	slices.Sort(names)
-	return fmt.Sprintf("%s; %s is its floor, and the default of %s", s, f.slug, strings.Join(names, ", "))
-}
-
-// save makes the new floor the default of the types that follow.
-func (f newFloor) save(ctx context.Context, q *entitlementsdb.Queries) error {
-	for _, t := range f.types {
-		err := q.SaveTypeDefault(ctx, entitlementsdb.SaveTypeDefaultParams{ID: t.ID, DefaultProductID: &f.new, Incumbents: IncumbentsMigrate})
-		if err != nil {
-			return fmt.Errorf("saving the default of %s: %w", t.Slug, err)
-		}
-	}
-	return nil
-}
-
 // removal is a removal that can be done.
 type removal struct {
 	product   entitlementsdb.FindTierRow
@@ -230,16 +190,24 @@ type removal struct {
 	summary   string
 }
 
-// plan checks the removal under the locks.
-func (r RemoveTier) plan(ctx context.Context, tx *lockorder.Tx) (removal, error) {
-	product, err := findProduct(ctx, tx, r.Product)
+// Validate says what Do would refuse as things stand. It takes no lock, so this may change meanwhile. Errors are those of Do.
+func (r RemoveTier) Validate(ctx context.Context, q lockorder.Querier) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	_, err := r.plan(ctx, q)
+	return err
+}
+
+func (r RemoveTier) plan(ctx context.Context, q lockorder.Querier) (removal, error) {
+	product, err := findProduct(ctx, q, r.Product)
 	if err != nil {
 		return removal{}, err
 	}
 	if product.LadderID == nil {
 		return removal{}, fmt.Errorf("%w: %s is no tier of a ladder", ErrInvalid, product.Slug)
 	}
-	_, tiers, err := findLadder(ctx, tx, product.Ladder)
+	_, tiers, err := findLadder(ctx, q, product.Ladder)
 	if err != nil {
 		return removal{}, err
 	}
@@ -251,7 +219,8 @@ func (r RemoveTier) plan(ctx context.Context, tx *lockorder.Tx) (removal, error)
 	plan := removal{product: product, ladder: *product.LadderID, summary: fmt.Sprintf("%s is no tier of %s any more", product.Slug, product.Ladder)}
 	if r.Disposition == "" {
 		if tier.Holders > 0 {
-			return removal{}, fmt.Errorf("%w: %d pools hold %s; say what becomes of them: bursar tier remove %s --migrate or --end", ErrInvalid, tier.Holders, product.Slug, product.Slug)
+			return removal{}, fmt.Errorf("%w: %s %s; say what becomes of them: bursar tier remove %s --migrate or --end",
+				ErrInvalid, counted(int(tier.Holders), "pool holds", "pools hold"), product.Slug, product.Slug)
 		}
 		return plan, nil
 	}
@@ -291,31 +260,11 @@ func (r ReorderTiers) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcom
 	if err := lockTypes(ctx, tx); err != nil {
 		return Outcome{}, err
 	}
-	ladder, tiers, err := findLadder(ctx, tx, r.Ladder)
+	plan, err := r.plan(ctx, tx)
 	if err != nil {
 		return Outcome{}, err
 	}
-	ids := make(map[string]uuid.UUID, len(tiers))
-	for _, t := range tiers {
-		ids[t.Slug] = t.ID
-	}
-	var order []uuid.UUID
-	for _, name := range r.Products {
-		id, there := ids[name]
-		switch {
-		case !there:
-			return Outcome{}, fmt.Errorf("%w: %s is no tier of %s, or is named twice; its tiers are %s", ErrInvalid, name, ladder.Slug, tierNames(tiers))
-		}
-		order = append(order, id)
-		delete(ids, name)
-	}
-	if len(ids) > 0 {
-		return Outcome{}, fmt.Errorf("%w: the order names %d of the %d tiers of %s; name all of them: %s", ErrInvalid, len(order), len(tiers), ladder.Slug, tierNames(tiers))
-	}
-	floor, err := followFloor(ctx, tx, tiers, order[0], r.Products[0])
-	if err != nil {
-		return Outcome{}, err
-	}
+	ladder, floor := plan.ladder, plan.floor
 	contested, err := entitlementsdb.New(tx).ListContestedPools(ctx, ladder.ID)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("reading the pools in which the order of %s decides: %w", ladder.Slug, err)
@@ -324,11 +273,55 @@ func (r ReorderTiers) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcom
 	change := ChangeRecord{ID: r.Change, Kind: ChangeTierReorder, Summary: summary}
 	return CommitChange(ctx, tx, act, change, floor.reach(exactly(contested)), func(ctx context.Context) error {
 		q := entitlementsdb.New(tx)
-		if err := q.RankTiers(ctx, entitlementsdb.RankTiersParams{LadderID: ladder.ID, Products: order}); err != nil {
+		if err := q.RankTiers(ctx, entitlementsdb.RankTiersParams{LadderID: ladder.ID, Products: plan.order}); err != nil {
 			return fmt.Errorf("reordering %s: %w", ladder.Slug, err)
 		}
 		return floor.save(ctx, q)
 	})
+}
+
+// reordering is an order that can be made.
+type reordering struct {
+	ladder entitlementsdb.CoreLadder
+	order  []uuid.UUID
+	floor  newFloor
+}
+
+// Validate says what Do would refuse as things stand. It takes no lock, so this may change meanwhile. Errors are those of Do.
+func (r ReorderTiers) Validate(ctx context.Context, q lockorder.Querier) error {
+	_, err := r.plan(ctx, q)
+	return err
+}
+
+func (r ReorderTiers) plan(ctx context.Context, q lockorder.Querier) (reordering, error) {
+	ladder, tiers, err := findLadder(ctx, q, r.Ladder)
+	if err != nil {
+		return reordering{}, err
+	}
+	ids := make(map[string]uuid.UUID, len(tiers))
+	for _, t := range tiers {
+		ids[t.Slug] = t.ID
+	}
+	var order []uuid.UUID
+	for _, name := range r.Products {
+		id, there := ids[name]
+		if !there {
+			return reordering{}, fmt.Errorf("%w: %s is no tier of %s, or is named twice; its tiers are %s", ErrInvalid, name, ladder.Slug, tierNames(tiers))
+		}
+		order = append(order, id)
+		delete(ids, name)
+	}
+	if len(ids) > 0 {
+		return reordering{}, fmt.Errorf("%w: the order names %d of the %d tiers of %s; name all of them: %s", ErrInvalid, len(order), len(tiers), ladder.Slug, tierNames(tiers))
+	}
+	if len(order) == 0 {
+		return reordering{}, fmt.Errorf("%w: %s has no tiers yet; bursar tier add makes the first", ErrInvalid, ladder.Slug)
+	}
+	floor, err := followFloor(ctx, q, tiers, order[0], r.Products[0])
+	if err != nil {
+		return reordering{}, err
+	}
+	return reordering{ladder, order, floor}, nil
 }
 
 func tierNames(tiers []entitlementsdb.ListTiersOfRow) string {

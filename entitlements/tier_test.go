@@ -201,6 +201,7 @@ func TestTierRefusals(t *testing.T) {
 	h.converge("sub_1", pool, item{"si_1", "silver", 1})
 	minus, four := -1, 4
 	id := uuid.New()
+	h.one(`WITH made AS (INSERT INTO core.ladders (slug, name) VALUES ('bare', 'Bare') RETURNING slug) SELECT slug FROM made`)
 	before := h.rows(pool) + h.tiers()
 	for name, c := range map[string]struct {
 		do   changer
@@ -214,7 +215,7 @@ func TestTierRefusals(t *testing.T) {
 		"a rank beyond the top":    {entitlements.AddTier{Change: id, Product: "disk", Ladder: "membership", Rank: &four}, "whose tiers are free, silver, gold; give 0 to 3", entitlements.ErrInvalid},
 		"no tier":                  {entitlements.RemoveTier{Change: id, Product: "disk", Disposition: "end"}, "disk is no tier", entitlements.ErrInvalid},
 		"a default":                {entitlements.RemoveTier{Change: id, Product: "free", Disposition: "end"}, "free is the default of club; change that first", entitlements.ErrInvalid},
-		"held and nothing said":    {entitlements.RemoveTier{Change: id, Product: "silver"}, "1 pools hold silver; say what becomes of them", entitlements.ErrInvalid},
+		"held and nothing said":    {entitlements.RemoveTier{Change: id, Product: "silver"}, "1 pool holds silver; say what becomes of them", entitlements.ErrInvalid},
 		"to a stranger":            {entitlements.RemoveTier{Change: id, Product: "silver", Disposition: "migrate", To: "disk"}, "disk is no tier of membership; holders can be migrated to free, gold", entitlements.ErrInvalid},
 		"to itself":                {entitlements.RemoveTier{Change: id, Product: "silver", Disposition: "migrate", To: "silver"}, "cannot be migrated to itself", entitlements.ErrInvalid},
 		"ended and to another":     {entitlements.RemoveTier{Change: id, Product: "silver", Disposition: "end", To: "gold"}, "not to be migrated", entitlements.ErrInvalid},
@@ -222,13 +223,22 @@ func TestTierRefusals(t *testing.T) {
 		"a stranger in the order":  {entitlements.ReorderTiers{Change: id, Ladder: "membership", Products: []string{"free", "silver", "disk"}}, "disk is no tier of membership", entitlements.ErrInvalid},
 		"one twice in the order":   {entitlements.ReorderTiers{Change: id, Ladder: "membership", Products: []string{"free", "free", "gold"}}, "free is no tier of membership, or is named twice", entitlements.ErrInvalid},
 		"one missing in the order": {entitlements.ReorderTiers{Change: id, Ladder: "membership", Products: []string{"free", "gold"}}, "names 2 of the 3 tiers", entitlements.ErrInvalid},
+		"a ladder without tiers":   {entitlements.ReorderTiers{Change: id, Ladder: "bare"}, "bare has no tiers yet", entitlements.ErrInvalid},
 	} {
 		_, err := h.tryChange("test-tier-refused", lockorder.RuleChange, c.do)
 		require.ErrorIs(t, err, c.is, name)
 		require.ErrorContains(t, err, c.says, name)
 		require.Equal(t, before, h.rows(pool)+h.tiers(), name)
+
+		// It is told beforehand too, without a lock.
+		err = c.do.(interface {
+			Validate(ctx context.Context, q lockorder.Querier) error
+		}).Validate(t.Context(), h.db.Reader())
+		require.ErrorIs(t, err, c.is, name)
+		require.ErrorContains(t, err, c.says, name)
 	}
 	require.Equal(t, "0", h.one(`SELECT count(*)::text FROM core.changes`))
+	require.NoError(t, entitlements.AddTier{Product: "disk", Ladder: "membership"}.Validate(t.Context(), h.db.Reader()))
 }
 
 // More pools than the cap are owed; reads follow the new rules at once, and what is materialized does when each is drained.
@@ -335,6 +345,9 @@ func TestDefaultRefusals(t *testing.T) {
 		_, err := h.save(c.do)
 		require.ErrorIs(t, err, c.is, name)
 		require.ErrorContains(t, err, c.says, name)
+		_, err = c.do.Preview(t.Context(), h.db.Reader())
+		require.ErrorIs(t, err, c.is, name)
+		require.ErrorContains(t, err, c.says, name)
 	}
 	h.ladder("tier-delete", entitlements.RemoveTier{Change: uuid.New(), Product: "gold"})
 	h.ladder("tier-remove", entitlements.RemoveTier{Change: uuid.New(), Product: "silver", Disposition: entitlements.DispositionEnd})
@@ -342,6 +355,9 @@ func TestDefaultRefusals(t *testing.T) {
 	require.ErrorContains(t, err, "the tier of silver was removed, and nothing stands in its place")
 	_, err = h.save(entitlements.SaveDefault{Type: "club", Incumbents: "migrate"})
 	require.NoError(t, err, "no default is one too")
+	_, err = entitlements.SaveDefault{Type: "club", Product: "free", Incumbents: "migrate"}.Preview(t.Context(), h.db.Reader())
+	require.ErrorIs(t, err, entitlements.ErrInProgress)
+	require.ErrorContains(t, err, "has yet to reach 1 organisation of type club; try again when it is through: bursar rule status")
 	h.drain()
 	require.Equal(t, "", h.one(`SELECT string_agg(resource_key, ' ') FROM core.pool_entitlements`))
 }

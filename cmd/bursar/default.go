@@ -45,22 +45,24 @@ without an end (--incumbents grandfather); those that hold something on the new 
 		if err := save.Check(); err != nil {
 			return usagef(cmd, "%w", err)
 		}
+		if err := flags.check(cmd); err != nil {
+			return err
+		}
 		ctx := cmd.Context()
+		db, err := a.openDB(ctx)
+		if err != nil {
+			return err
+		}
+		// Also where nothing is shown: what would be refused is told before anything starts.
+		b, err := save.Preview(ctx, db.Reader())
+		switch {
+		case err != nil:
+			return err
+		case flags.dryRun && flags.json:
+			return a.printJSON(b)
+		}
 		if flags.dryRun || !flags.yes {
-			db, err := a.openDB(ctx)
-			if err != nil {
-				return err
-			}
-			b, err := save.Preview(ctx, db.Reader())
-			switch {
-			case err != nil:
-				return err
-			case flags.dryRun && flags.json:
-				return a.printJSON(b)
-			case !flags.json:
-				fmt.Fprintf(a.out, "Vacant, and get it:           %d\nHold another default:         %d, %s\nHold something else there:    %d, untouched\n",
-					b.Vacant, b.Incumbents, map[string]string{"migrate": "migrated", "grandfather": "grandfathered"}[incumbents], b.Untouched)
-			}
+			a.printBuckets(save, b)
 			if flags.dryRun {
 				fmt.Fprintln(a.out, "Nothing was changed.")
 				return nil
@@ -70,11 +72,29 @@ without an end (--incumbents grandfather); those that hold something on the new 
 			}
 		}
 		what := act{name: contract.ActDefaultChange, input: in, object: args[0], summary: fmt.Sprintf("Change the default of %s to %s", args[0], orNone(in.Product))}
-		return a.finishAct(ctx, what, flags.actFlags)
+		return a.makeChange(ctx, what, flags)
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "no default")
 	cmd.Flags().StringVar(&incumbents, "incumbents", entitlements.IncumbentsMigrate, "what becomes of who holds another default: migrate or grandfather")
 	return cmd
+}
+
+// printBuckets shows what a new default finds, and what becomes of it.
+func (a *app) printBuckets(save entitlements.SaveDefault, b entitlements.Buckets) {
+	fmt.Fprintf(a.out, "The default of %s becomes %s.\n\n", save.Type, orNone(save.Product))
+	become := fmt.Sprintf("hold %s instead", orNone(save.Product))
+	if save.Incumbents == entitlements.IncumbentsGrandfather {
+		become = "keep that, as a grant without an end"
+	}
+	t := tableWriter("ORGANISATIONS THAT HOLD", "", "WHAT BECOMES OF THEM")
+	t.AppendRow([]any{"another default", b.Incumbents, become})
+	if save.Product != "" {
+		t.AppendRow([]any{"nothing on its ladder", b.Vacant, "get it"})
+		t.AppendRow([]any{"it, or something on its ladder", b.Untouched, "are left as they are"})
+	} else {
+		t.AppendRow([]any{"no default", b.Vacant + b.Untouched, "are left as they are"})
+	}
+	render(a.out, t)
 }
 
 func orNone(product string) string {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/bursarhq/bursar/entitlements"
 )
 
 func TestLadderCommands(t *testing.T) {
@@ -42,19 +44,16 @@ func TestTierCommands(t *testing.T) {
 	t.Parallel()
 	s := newHouse(t)
 	s.demo()
-	require.Contains(t, s.fails(2, "tier", "remove", "gold"), "either --migrate or --end")
-	require.Contains(t, s.fails(2, "tier", "add", "gold"), "--ladder is missing")
-	require.Contains(t, s.fails(2, "tier", "add", "gold", "--ladder", "membership", "--rank", "-1"), "the least is 0")
-	require.Contains(t, s.fails(1, "tier", "remove", "gold", "--end"), "give --yes")
-	require.Equal(t, "bursar: not valid: free is the default of club; change that first: bursar default change\n", s.fails(1, "tier", "remove", "free", "--end", "--yes"))
+	const shown = `gold is no tier of membership any more; who held it holds free
+It reaches 1 pool, settled with it; entitlements change in 1 of them:
 
-	shown := `gold is no tier of membership any more; who held it holds free
-It reaches 1 pool.
 ORGANISATION  POOL     KEY                FROM  TO
 acme          default  storage.gigabytes  100   1
 acme          default  support.phone      yes   nothing
 `
 	require.Equal(t, shown+"Nothing was changed.\n", s.must("tier", "remove", "gold", "--migrate", "--dry-run"))
+	looked := decode[entitlements.Outcome](t, s.must("tier", "remove", "gold", "--migrate", "--dry-run", "--json"))
+	require.Equal(t, []int{1, 2}, []int{looked.Pools, looked.Entitlements})
 	s.tty, s.in = true, "n\n"
 	require.Equal(t, shown+"Do this? [y/N] Nothing was changed.\n", s.must("tier", "remove", "gold", "--migrate"))
 	require.Contains(t, s.must("ladder", "list"), "free, gold")
@@ -62,14 +61,78 @@ acme          default  support.phone      yes   nothing
 	require.Equal(t, shown+`Do this? [y/N] Workflow act/(uuid)
 gold is no tier of membership any more; who held it holds free; settled 1 pool, 2 entitlements changed
 `, steady(s.must("tier", "remove", "gold", "--migrate")))
-	require.Contains(t, s.must("product", "show", "gold"), "its tier was removed; free stands in its place")
+	require.Equal(t, `gold (Gold membership)
+  its tier was removed; free stands in its place
+  held by 0 pools
+  carries gold
 
-	added := decode[acted](t, s.must("tier", "add", "gold", "--ladder", "membership", "--rank", "0", "--yes", "--json"))
-	require.Contains(t, added.Workflow, "act/")
-	require.Equal(t, "gold becomes tier 0 of membership; no pool holds anything that it reaches", added.Detail)
-	require.Contains(t, s.must("tier", "reorder", "membership", "free", "gold", "--yes"), "the tiers of membership are free, gold")
-	require.Contains(t, s.fails(1, "tier", "reorder", "membership", "free", "--yes"), "names 1 of the 2 tiers")
-	require.Contains(t, s.must("tier", "delete", "gold", "--yes"), "gold is no tier of membership any more")
+KEY                VALUE
+storage.gigabytes  100
+support.phone      yes
+`, s.must("product", "show", "gold"))
+
+	require.Equal(t, `gold becomes tier 1 of membership
+No pool holds anything that it reaches.
+Nothing was changed.
+`, s.must("tier", "add", "gold", "--ladder", "membership", "--dry-run"))
+	added := decode[acted](t, s.must("tier", "add", "gold", "--ladder", "membership", "--yes", "--json"))
+	require.Regexp(t, `^act/\S+$`, added.Workflow)
+	require.Equal(t, "gold becomes tier 1 of membership; no pool holds anything that it reaches", added.Detail)
+
+	// Another floor is another default.
+	require.Equal(t, `the tiers of membership are gold, free; gold is its floor, and the default of club
+It reaches 1 pool, settled with it; no entitlement changes.
+Nothing was changed.
+`, s.must("tier", "reorder", "membership", "gold", "free", "--dry-run"))
+	require.Equal(t, `Workflow act/(uuid)
+the tiers of membership are gold, free; gold is its floor, and the default of club; settled 1 pool, 0 entitlements changed
+`, steady(s.must("tier", "reorder", "membership", "gold", "free", "--yes")))
+	require.Equal(t, "TYPE  NAME  DEFAULT\nclub  Club  gold\n", s.must("org", "types"))
+	require.Equal(t, "bursar: not valid: 1 pool holds free; say what becomes of them: bursar tier remove free --migrate or --end\n", s.fails(1, "tier", "delete", "free", "--yes"))
+	require.Contains(t, s.must("tier", "remove", "free", "--end", "--yes"), "free is no tier of membership any more; who held it holds nothing in its place; settled 1 pool, 2 entitlements changed\n")
+	require.Contains(t, s.must("entitlements", "acme"), "Gold membership, the default of its type; the floor of membership")
+	s.must("tier", "add", "free", "--ladder", "membership", "--yes")
+	require.Regexp(t, `^Workflow act/\S+\nfree is no tier of membership any more; no pool holds anything that it reaches\n$`, s.must("tier", "delete", "free", "--yes"))
+}
+
+// What is wrong is told before anything starts.
+func TestLadderRefusals(t *testing.T) {
+	t.Parallel()
+	s := newShell(t) // no worker, and no Temporal: nothing is started
+	s.demo()
+	for says, args := range map[string][]string{
+		"either --migrate or --end":              {"tier", "remove", "gold"},
+		"--to goes with --migrate":               {"tier", "remove", "gold", "--end", "--to", "free"},
+		"--ladder is missing":                    {"tier", "add", "gold"},
+		"the least is 0":                         {"tier", "add", "gold", "--ladder", "membership", "--rank", "-1"},
+		"all its tiers are needed":               {"tier", "reorder", "membership"},
+		"--json asks nothing, so it needs --yes": {"tier", "delete", "gold", "--json"},
+		"give --none":                            {"default", "change", "club"},
+		"or give --none":                         {"default", "change", "club", "gold", "--none"},
+		"say migrate or grandfather":             {"default", "change", "club", "gold", "--incumbents", "forget"},
+		"so it needs --yes or --dry-run":         {"default", "change", "club", "gold", "--json"},
+		"SET is missing":                         {"rule", "change"},
+		"PRODUCT is missing":                     {"product", "show"},
+	} {
+		require.Contains(t, s.fails(2, args...), says, args)
+	}
+	for says, args := range map[string][]string{
+		`no product is called "gol"; near it: gold`:                       {"tier", "remove", "gol", "--end", "--yes"},
+		`no ladder is called "members"; near it: membership`:              {"tier", "add", "gold", "--ladder", "members", "--yes"},
+		"gold is tier 1 of membership already":                            {"tier", "add", "gold", "--ladder", "membership", "--yes"},
+		"free is the default of club; change that first":                  {"tier", "remove", "free", "--end", "--yes"},
+		"1 pool holds gold; say what becomes of them":                     {"tier", "delete", "gold", "--yes"},
+		"holders of gold cannot be migrated to itself":                    {"tier", "remove", "gold", "--migrate", "--to", "gold", "--yes"},
+		"names 1 of the 2 tiers of membership; name all of them":          {"tier", "reorder", "membership", "free", "--yes"},
+		"gold is no tier of membership, or is named twice":                {"tier", "reorder", "membership", "gold", "gold", "--yes"},
+		`no organisation type is called "clib"`:                           {"default", "change", "clib", "gold", "--yes"},
+		`no product is called "gld"; near it: gold`:                       {"default", "change", "club", "gld", "--yes"},
+		"the default of club is free already":                             {"default", "change", "club", "free", "--yes", "--json"},
+		"nobody can be asked here, since the standard input is no termin": {"default", "change", "club", "gold"},
+		"nothing was changed: give --yes":                                 {"tier", "remove", "gold", "--end"},
+	} {
+		require.Contains(t, s.fails(1, args...), says, args)
+	}
 }
 
 func TestDefaultCommands(t *testing.T) {
@@ -77,17 +140,37 @@ func TestDefaultCommands(t *testing.T) {
 	s := newHouse(t)
 	s.demo()
 	s.organization("other", "Other", "club")
-	require.Contains(t, s.fails(2, "default", "change", "club"), "give --none")
-	require.Contains(t, s.fails(2, "default", "change", "club", "gold", "--incumbents", "forget"), "say migrate or grandfather")
-	require.Equal(t, "bursar: no product is called \"gld\"; near it: gold\n", s.fails(1, "default", "change", "club", "gld", "--dry-run"))
-	require.Equal(t, `Vacant, and get it:           0
-Hold another default:         1, grandfathered
-Hold something else there:    1, untouched
-Nothing was changed.
-`, s.must("default", "change", "club", "gold", "--incumbents", "grandfather", "--dry-run"))
-	out := s.must("default", "change", "club", "gold", "--incumbents", "grandfather", "--yes")
-	require.Regexp(t, `^Workflow act/\S+\nthe default of club is gold instead of free; who holds that is grandfathered; committed, and 2 pools are still to be settled\n`, out)
-	s.eventually(`SELECT count(*) = 0 FROM core.change_obligations WHERE state <> 'settled'`, "the drain settles both")
+	const shown = `The default of club becomes gold.
+
+ORGANISATIONS THAT HOLD            WHAT BECOMES OF THEM
+another default                 1  keep that, as a grant without an end
+nothing on its ladder           0  get it
+it, or something on its ladder  1  are left as they are
+`
+	require.Equal(t, shown+"Nothing was changed.\n", s.must("default", "change", "club", "gold", "--incumbents", "grandfather", "--dry-run"))
+	require.Equal(t, entitlements.Buckets{Incumbents: 1, Untouched: 1}, decode[entitlements.Buckets](t, s.must("default", "change", "club", "gold", "--dry-run", "--json")))
+	s.tty, s.in = true, "n\n"
+	require.Equal(t, shown+"Do this? [y/N] Nothing was changed.\n", s.must("default", "change", "club", "gold", "--incumbents", "grandfather"))
+	s.in = "y\n"
+	out := s.must("default", "change", "club", "gold", "--incumbents", "grandfather")
+	require.Regexp(t, `(?s)Do this\? \[y/N\] Workflow act/\S+\nthe default of club is gold instead of free; who holds that is grandfathered; committed, and 2 pools are still to be settled\n`+
+		`Workflow rule-change/\S+ settles what is owed\n.*  2 of 2 settled\n$`, out)
 	require.Contains(t, s.must("entitlements", "other"), "grant")
 	require.Contains(t, s.must("org", "types"), "gold")
+
+	require.Equal(t, `The default of club becomes nothing.
+
+ORGANISATIONS THAT HOLD     WHAT BECOMES OF THEM
+another default          0  hold nothing instead
+no default               2  are left as they are
+Nothing was changed.
+`, s.must("default", "change", "club", "--none", "--dry-run"))
+	done := decode[struct {
+		acted
+		Progress entitlements.ChangeProgress
+	}](t, s.must("default", "change", "club", "--none", "--yes", "--json"))
+	require.Equal(t, []int{2, 2, 2}, []int{done.Change.Owed, done.Progress.Owed, done.Progress.Settled})
+	require.Regexp(t, `^Workflow act/\S+\nthe default of club is free .*2 pools are still to be settled\n2 pools still to be settled: workflow rule-change/\S+ does it; 'bursar rule status \S+' tells how far it is\n$`,
+		s.must("default", "change", "club", "free", "--yes", "--no-wait"))
+	s.eventually(`SELECT count(*) = 0 FROM core.change_obligations WHERE state <> 'settled'`, "the drain settles both")
 }

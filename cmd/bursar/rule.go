@@ -215,7 +215,6 @@ up. What is held may change meanwhile.`,
 const confirmedPools = 20
 
 func newRuleChangeCommand(a *app) *cobra.Command {
-	var noWait bool
 	cmd := &cobra.Command{
 		Use:   "change SET {KEY=VALUE | KEY-}…",
 		Short: "Change rules of a set",
@@ -226,15 +225,14 @@ parked: 'bursar parked' says why.`,
 		Args:    ruleArgs,
 	}
 	flags := changeFlagsOf(cmd)
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not follow the settling of what is owed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		in, err := parseRules(cmd, args)
-		switch {
-		case err != nil:
+		if err == nil {
+			err = flags.check(cmd)
+		}
+		if err != nil {
 			return err
-		case flags.json && !flags.yes && !flags.dryRun:
-			return usagef(cmd, "--json asks nothing, so it needs --yes or --dry-run")
 		}
 		if flags.dryRun || !flags.yes {
 			p, err := a.previewRules(ctx, in)
@@ -254,36 +252,7 @@ parked: 'bursar parked' says why.`,
 			}
 		}
 		what := act{name: contract.ActRuleChange, input: in, object: in.Set, summary: "Change rules of set " + in.Set}
-		if noWait {
-			return a.finishAct(ctx, what, flags.actFlags)
-		}
-		return a.finishRuleChange(ctx, what, flags.json)
+		return a.makeChange(ctx, what, flags)
 	}
 	return cmd
-}
-
-// finishRuleChange is finishAct, and follows the drain.
-func (a *app) finishRuleChange(ctx context.Context, what act, asJSON bool) error {
-	result, err := a.runAct(ctx, what, asJSON)
-	if err != nil {
-		return err
-	}
-	if !asJSON {
-		fmt.Fprintln(a.out, result.Detail)
-	}
-	out := struct {
-		acted
-		Progress *entitlements.ChangeProgress `json:"progress,omitempty"`
-	}{acted: result}
-	if change := result.Change; change != nil && change.Owed > 0 {
-		progress, err := a.followDrain(ctx, change.ID, asJSON)
-		if err != nil {
-			return err
-		}
-		out.Progress = &progress
-	}
-	if asJSON {
-		return a.printJSON(out)
-	}
-	return nil
 }

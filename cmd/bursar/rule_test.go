@@ -53,7 +53,7 @@ func TestRuleCommands(t *testing.T) {
 	preview := decode[rulePreview](t, s.must("rule", "preview", "basic", "storage-", "--json"))
 	require.Equal(t, []entitlements.ValueChange{{Key: "storage", From: entitlements.Number(10)}}, preview.Effects[0].Changes)
 
-	require.Regexp(t, `^Workflow act/[0-9a-f-]{36}\nset basic: storage 10 → 20, support nothing → yes; settled 1 pools, 2 entitlements changed\n$`,
+	require.Regexp(t, `^Workflow act/[0-9a-f-]{36}\nset basic: storage 10 → 20, support nothing → yes; settled 1 pool, 2 entitlements changed\n$`,
 		s.must("rule", "change", "basic", "storage=20", "support=yes", "--yes"))
 	require.Equal(t, map[string]any{"storage": 20.0, "support": true}, decode[map[string]any](t, s.must("rule", "list", "basic", "--json")))
 	require.Contains(t, s.fails(1, "rule", "change", "basic", "storage=20", "--yes"), "set basic gives that already")

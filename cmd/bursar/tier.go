@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -23,75 +22,6 @@ one after another by the workflow of the change.`,
 	})
 	cmd.AddCommand(newTierAddCommand(a), newTierRemoveCommand(a), newTierDeleteCommand(a), newTierReorderCommand(a))
 	return cmd
-}
-
-// changeFlags are what the commands take that change what products give.
-type changeFlags struct {
-	*actFlags
-	dryRun bool
-}
-
-func changeFlagsOf(cmd *cobra.Command) *changeFlags {
-	f := &changeFlags{actFlags: actFlagsOf(cmd, true)}
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, and change nothing")
-	return f
-}
-
-// finishChange shows what a change does, asks, and has it made.
-func (a *app) finishChange(ctx context.Context, flags *changeFlags, what act, preview func(*activities.Operator) (entitlements.Outcome, error)) error {
-	if flags.dryRun || !flags.yes {
-		db, err := a.openDB(ctx)
-		if err != nil {
-			return err
-		}
-		shown, err := preview(&activities.Operator{DB: db})
-		if err != nil {
-			return err
-		}
-		switch {
-		case flags.dryRun && flags.json:
-			return a.printJSON(shown)
-		case !flags.json:
-			a.printOutcome(shown)
-		}
-		if flags.dryRun {
-			fmt.Fprintln(a.out, "Nothing was changed.")
-			return nil
-		}
-		if agreed, err := a.confirm("Do this?", false); err != nil || !agreed {
-			return err
-		}
-	}
-	return a.finishAct(ctx, what, flags.actFlags)
-}
-
-// printOutcome shows what a change does.
-func (a *app) printOutcome(o entitlements.Outcome) {
-	fmt.Fprintf(a.out, "%s\n", o.Summary)
-	switch {
-	case o.Pools == 0:
-		fmt.Fprintln(a.out, "No pool holds anything that it reaches.")
-	case o.Owed > 0:
-		fmt.Fprintf(a.out, "It reaches %s: they are settled one after another once it is committed.\n", plural(o.Owed, "pool"))
-	default:
-		fmt.Fprintf(a.out, "It reaches %s.\n", plural(o.Pools, "pool"))
-		a.printEffects(o.Effects)
-	}
-}
-
-// printEffects lists the entitlements that change.
-func (a *app) printEffects(effects []entitlements.Effect) {
-	if len(effects) == 0 {
-		fmt.Fprintln(a.out, "No entitlement changes.")
-		return
-	}
-	t := tableWriter("ORGANISATION", "POOL", "KEY", "FROM", "TO")
-	for _, e := range effects {
-		for _, c := range e.Changes {
-			t.AppendRow([]any{e.Organization, e.Pool, c.Key, c.From, c.To})
-		}
-	}
-	render(a.out, t)
 }
 
 func newTierAddCommand(a *app) *cobra.Command {
@@ -116,7 +46,7 @@ func newTierAddCommand(a *app) *cobra.Command {
 			in.Rank = &rank
 		}
 		what := act{name: contract.ActTierAdd, input: in, object: ladder, summary: fmt.Sprintf("Add tier %s to %s", args[0], ladder)}
-		return a.finishChange(cmd.Context(), flags, what, func(o *activities.Operator) (entitlements.Outcome, error) {
+		return a.finishChange(cmd, flags, what, entitlements.AddTier(in), func(o *activities.Operator) (entitlements.Outcome, error) {
 			return o.PreviewTierAdd(cmd.Context(), in)
 		})
 	}
@@ -150,7 +80,7 @@ nothing in its place with --end. It stays so: a subscription that goes on being 
 			in.Disposition = entitlements.DispositionEnd
 		}
 		what := act{name: contract.ActTierRemove, input: in, object: args[0], summary: "Remove tier " + args[0]}
-		return a.finishChange(cmd.Context(), flags, what, func(o *activities.Operator) (entitlements.Outcome, error) {
+		return a.finishChange(cmd, flags, what, entitlements.RemoveTier(in), func(o *activities.Operator) (entitlements.Outcome, error) {
 			return o.PreviewTierRemove(cmd.Context(), in)
 		})
 	}
@@ -172,7 +102,7 @@ func newTierDeleteCommand(a *app) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		in := contract.TierRemove{Change: uuid.New(), Product: args[0]}
 		what := act{name: contract.ActTierRemove, input: in, object: args[0], summary: "Delete tier " + args[0]}
-		return a.finishChange(cmd.Context(), flags, what, func(o *activities.Operator) (entitlements.Outcome, error) {
+		return a.finishChange(cmd, flags, what, entitlements.RemoveTier(in), func(o *activities.Operator) (entitlements.Outcome, error) {
 			return o.PreviewTierRemove(cmd.Context(), in)
 		})
 	}
@@ -196,7 +126,7 @@ func newTierReorderCommand(a *app) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		in := contract.TierReorder{Change: uuid.New(), Ladder: args[0], Products: args[1:]}
 		what := act{name: contract.ActTierReorder, input: in, object: args[0], summary: fmt.Sprintf("Reorder %s: %s", args[0], strings.Join(args[1:], ", "))}
-		return a.finishChange(cmd.Context(), flags, what, func(o *activities.Operator) (entitlements.Outcome, error) {
+		return a.finishChange(cmd, flags, what, entitlements.ReorderTiers(in), func(o *activities.Operator) (entitlements.Outcome, error) {
 			return o.PreviewTierReorder(cmd.Context(), in)
 		})
 	}
