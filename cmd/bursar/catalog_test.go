@@ -99,6 +99,9 @@ func TestCatalogApplyAsJSON(t *testing.T) {
 	require.Equal(t, []catalog.ValueChange{{Key: "storage.gigabytes", From: entitlements.Number(100), To: entitlements.Number(150)}}, shown.Effects[0].Changes)
 	done := decode[result](t, s.must("catalog", "apply", path, "--json", "--yes"))
 	require.True(t, done.Applied)
+	require.Empty(t, shown.Change)
+	require.NotEmpty(t, done.Change)
+	done.Change = ""
 	require.Equal(t, shown.Preview, done.Preview)
 	require.Empty(t, decode[result](t, s.must("catalog", "apply", path, "--json", "--yes")).Changes)
 }
