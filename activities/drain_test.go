@@ -424,3 +424,120 @@ func TestARuleChangeAmongConferrals(t *testing.T) {
 	require.Equal(t, conferrals, r.count(`SELECT count(*) FROM core.pool_entitlements WHERE resource_key = 'storage' AND numeric_value = 70`))
 	r.ledgerAgrees()
 }
+
+// What a preview tells is what the change and its drain then do, page after page; a pool that could not be settled is told too.
+func TestAPreviewTellsWhatHappens(t *testing.T) {
+	t.Parallel()
+	const pools, broken = 1_100, 2 // more than two pages
+	r := newRig(t)
+	r.crowd(pools, broken)
+	preview := func(in contract.RuleChange) (entitlements.RulePreview, map[string]entitlements.PoolPreview) {
+		alter, err := activities.AlterRules(in)
+		require.NoError(t, err)
+		told := map[string]entitlements.PoolPreview{}
+		p, err := alter.Preview(t.Context(), r.db.Reader(), func(one entitlements.PoolPreview) error {
+			told[one.Organization] = one
+			return nil
+		})
+		require.NoError(t, err)
+		return p, told
+	}
+	before := r.frozen()
+	p, told := preview(ruleChange("extra", "sites", entitlements.MaxNumber))
+	require.Equal(t, entitlements.RulePreview{Summary: "set extra: sites 2 → 1000000000000", Pools: pools, Changed: pools, Entitlements: pools - broken, Unsettled: broken}, p)
+	require.Len(t, told, pools)
+	require.Equal(t, "sites would be 10000000000000000001, which is more than an entitlement can be", told["org-1"].Problem)
+	require.Equal(t, []entitlements.ValueChange{{Key: "sites", From: entitlements.Number(3), To: entitlements.Number(1_000_000_000_001)}}, told["org-3"].Changes)
+	require.Equal(t, before, r.frozen(), "it writes nothing")
+
+	in := ruleChange("extra", "sites", 7)
+	p, told = preview(in)
+	require.Equal(t, []int{pools, pools, 0}, []int{p.Pools, p.Changed, p.Unsettled})
+	require.False(t, p.AtOnce)
+	change := r.ruleChange(in)
+	r.drain(change.ID)
+	for slug, one := range told {
+		require.Len(t, one.Changes, 1)
+		require.Equal(t, "sites="+one.Changes[0].To.String(), r.entitlements(slug))
+	}
+}
+
+// Every change that owes gets a drain; one that cannot be started stops no other, and the failure is told.
+func TestStartDrains(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.crowd(small, 0)
+	one, two := r.ruleChange(ruleChange("extra", "sites", 5)), r.ruleChange(ruleChange("extra", "sites", 6))
+	starter := &drainStarter{refuse: one.ID}
+	start := func() (contract.DrainStartResult, error) {
+		env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+		drain := &activities.Drain{DB: r.db, Starter: starter}
+		env.RegisterActivity(drain)
+		value, err := env.ExecuteActivity(drain.StartDrains)
+		if err != nil {
+			return contract.DrainStartResult{}, err
+		}
+		var result contract.DrainStartResult
+		return result, value.Get(&result)
+	}
+	_, err := start()
+	require.ErrorContains(t, err, "1 of 2 drains could not be started, among them: refused "+one.ID)
+	require.Equal(t, []string{two.ID}, starter.started)
+
+	starter.refuse, starter.started = "", nil
+	result, err := start()
+	require.NoError(t, err)
+	require.Equal(t, 2, result.Owing)
+	require.ElementsMatch(t, []string{one.ID, two.ID}, starter.started)
+
+	r.drain(one.ID)
+	starter.started = nil
+	result, err = start()
+	require.NoError(t, err)
+	require.Zero(t, result.Owing, "the drain of one change settles what the other owes the same pools")
+	require.Empty(t, starter.started)
+}
+
+type drainStarter struct {
+	refuse  string
+	started []string
+}
+
+func (s *drainStarter) StartDrain(_ context.Context, change string) error {
+	if change == s.refuse {
+		return fmt.Errorf("refused %s", change)
+	}
+	s.started = append(s.started, change)
+	return nil
+}
+
+// A subscription to a product whose tier was removed confers what stands in its place, or nothing, and says so; a tier again, it
+// confers itself.
+func TestASubscriptionToARemovedTier(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	customer := r.member("acme")
+	sub := r.subscribe(customer, "silver")
+	remove := func(product, disposition, to string) {
+		_, err := r.operator.TierRemove(t.Context(), contract.TierRemove{Change: uuid.New(), Product: product, Disposition: disposition, To: to})
+		require.NoError(t, err)
+	}
+	remove("silver", "migrate", "gold")
+	result := r.reconcile(sub)
+	require.Equal(t, gold, r.entitlements("acme"))
+	require.Contains(t, result.Detail, "1 held as what stands in place of a removed tier")
+	require.Equal(t, "gold×1:active", r.held("acme", false))
+	require.Equal(t, contract.OutcomeUnchanged, r.reconcile(sub).Outcome, "again it changes nothing")
+
+	remove("gold", "end", "")
+	require.Equal(t, free, r.entitlements("acme"))
+	result = r.reconcile(sub)
+	require.Equal(t, free, r.entitlements("acme"))
+	require.Contains(t, result.Detail, "1 not held, the tier having been removed with nothing in its place")
+	require.Equal(t, contract.OutcomeUnchanged, result.Outcome)
+
+	_, err := r.operator.TierAdd(t.Context(), contract.TierAdd{Change: uuid.New(), Product: "silver", Ladder: "membership"})
+	require.NoError(t, err)
+	r.reconcile(sub)
+	require.Equal(t, silver, r.entitlements("acme"))
+}

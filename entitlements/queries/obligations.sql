@@ -1,8 +1,11 @@
 -- name: ListOwed :many
-SELECT pool_id, change_id
-FROM core.change_obligations
-WHERE pool_id = ANY (@pools::uuid[]) AND state <> 'settled'
-ORDER BY pool_id, change_id;
+-- Each pool is looked up by itself: a plan for any number of them, made while little is owed, reads the whole table, and is kept when much is.
+SELECT owed.pool_id, owed.change_id
+FROM (SELECT unnest(@pools::uuid[]) AS id) p
+CROSS JOIN LATERAL (
+    SELECT o.pool_id, o.change_id FROM core.change_obligations o
+    WHERE o.pool_id = p.id AND o.state <> 'settled' OFFSET 0) owed
+ORDER BY owed.pool_id, owed.change_id;
 
 -- name: SettleOwed :one
 SELECT core.settle_owed(@pool_id::uuid)::integer AS changed;

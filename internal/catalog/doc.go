@@ -6,6 +6,7 @@
 // anew, since a subscription may still be paid through one that the file no longer lists.
 //
 // A change is one transaction that holds the exclusive rendezvous: the catalogue, the mappings, and every pool that the
-// change reaches are settled together. [Plan] runs the whole of it and rolls back, so that what it shows is what would
-// happen; [Apply] runs it again, and stops if it would do anything else than was shown.
+// change reaches are settled together. Where these are too many they are owed instead, and settled afterwards. [Plan] runs the
+// whole of it and rolls back, so that what it shows is what would happen, of pools that would be owed their number; [Apply]
+// runs it again, and stops if it would do anything else than was shown.
 package catalog

@@ -138,10 +138,12 @@ func (q *Queries) ListOpenObligations(ctx context.Context, arg ListOpenObligatio
 }
 
 const listOwed = `-- name: ListOwed :many
-SELECT pool_id, change_id
-FROM core.change_obligations
-WHERE pool_id = ANY ($1::uuid[]) AND state <> 'settled'
-ORDER BY pool_id, change_id
+SELECT owed.pool_id, owed.change_id
+FROM (SELECT unnest($1::uuid[]) AS id) p
+CROSS JOIN LATERAL (
+    SELECT o.pool_id, o.change_id FROM core.change_obligations o
+    WHERE o.pool_id = p.id AND o.state <> 'settled' OFFSET 0) owed
+ORDER BY owed.pool_id, owed.change_id
 `
 
 type ListOwedRow struct {
@@ -149,12 +151,14 @@ type ListOwedRow struct {
 	ChangeID uuid.UUID
 }
 
-// ListOwed
+// Each pool is looked up by itself: a plan for any number of them, made while little is owed, reads the whole table, and is kept when much is.
 //
-//	SELECT pool_id, change_id
-//	FROM core.change_obligations
-//	WHERE pool_id = ANY ($1::uuid[]) AND state <> 'settled'
-//	ORDER BY pool_id, change_id
+//	SELECT owed.pool_id, owed.change_id
+//	FROM (SELECT unnest($1::uuid[]) AS id) p
+//	CROSS JOIN LATERAL (
+//	    SELECT o.pool_id, o.change_id FROM core.change_obligations o
+//	    WHERE o.pool_id = p.id AND o.state <> 'settled' OFFSET 0) owed
+//	ORDER BY owed.pool_id, owed.change_id
 func (q *Queries) ListOwed(ctx context.Context, pools []uuid.UUID) ([]ListOwedRow, error) {
 	rows, err := q.db.Query(ctx, listOwed, pools)
 	if err != nil {
