@@ -69,6 +69,8 @@ func TestTranslation(t *testing.T) {
 		{"moving", &lockorder.Error{Verdict: lockorder.VerdictOther, Err: fmt.Errorf("x: %w", errMoved)}, ErrTypeSubscriptionMoving, false, 200 * time.Millisecond, time.Second},
 		{"not found", fmt.Errorf("x: %w", entitlements.ErrNotFound), ErrTypeNotFound, true, 0, 0},
 		{"exists", fmt.Errorf("x: %w", entitlements.ErrExists), ErrTypeAlreadyExists, true, 0, 0},
+		{"exhausted", fmt.Errorf("x: %w", &entitlements.Exhausted{N: 1}), ErrTypeExhausted, true, 0, 0},
+		{"a window that moved", fmt.Errorf("x: %w", entitlements.ErrWindowMoved), ErrTypeBusy, false, 500 * time.Millisecond, 2 * time.Second},
 		{"invalid", fmt.Errorf("x: %w", entitlements.ErrInvalid), ErrTypeInvalidArgument, true, 0, 0},
 		{"invalid too", fmt.Errorf("x: %w", billing.ErrInvalid), ErrTypeInvalidArgument, true, 0, 0},
 		{"unreadable", &billing.Unreadable{SubscriptionID: "sub_1", Why: "x"}, ErrTypeInvalidArgument, true, 0, 0},
