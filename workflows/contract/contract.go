@@ -48,9 +48,9 @@ const (
 const (
 	// AttrOrganization is the organisation's slug.
 	AttrOrganization = "BursarOrganization"
-	// AttrObject is the Stripe id of the object the workflow is about.
+	// AttrObject is what the workflow is about: the Stripe id of an object, the slug of a ladder or a set, the id of a grant or a change.
 	AttrObject = "BursarObject"
-	// AttrOutcome is the outcome of the last reconcile, or OutcomeRetrying or OutcomeFailed.
+	// AttrOutcome is the outcome of the last reconcile, of the act or of the drain, or OutcomeRetrying or OutcomeFailed.
 	AttrOutcome = "BursarOutcome"
 )
 
