@@ -156,8 +156,7 @@ func translate(ctx context.Context, err error) error {
 
 // textOf is an error's text for a person. Where a domain refused, what it says is all: which transaction it was in helps nobody.
 func textOf(err error) string {
-	var tx *lockorder.Error
-	if errors.As(err, &tx) && tx.Verdict == lockorder.VerdictOther && tx.Doing == "" {
+	if tx, ok := err.(*lockorder.Error); ok && tx.Verdict == lockorder.VerdictOther && tx.Doing == "" {
 		return tx.Err.Error()
 	}
 	return err.Error()

@@ -66,7 +66,7 @@ func TestTranslation(t *testing.T) {
 		{"Stripe down for a while", &stripeapi.Error{Kind: stripeapi.KindTransient, Status: 503, RetryAfter: 4 * time.Second}, ErrTypeStripeUnavailable, false, 4 * time.Second, 5 * time.Second},
 		{"Stripe down for an hour", &stripeapi.Error{Kind: stripeapi.KindTransient, Status: 503, RetryAfter: time.Hour}, ErrTypeStripeUnavailable, false, 2 * time.Minute, 150 * time.Second},
 
-		{"moving", &lockorder.Error{Verdict: lockorder.VerdictOther, Err: fmt.Errorf("x: %w", errMoved)}, ErrTypeSubscriptionMoving, false, 200 * time.Millisecond, time.Second},
+		{"moving", fmt.Errorf("y: %w", &lockorder.Error{Verdict: lockorder.VerdictOther, Err: fmt.Errorf("x: %w", errMoved)}), ErrTypeSubscriptionMoving, false, 200 * time.Millisecond, time.Second},
 		{"not found", fmt.Errorf("x: %w", entitlements.ErrNotFound), ErrTypeNotFound, true, 0, 0},
 		{"exists", fmt.Errorf("x: %w", entitlements.ErrExists), ErrTypeAlreadyExists, true, 0, 0},
 		{"exhausted", fmt.Errorf("x: %w", &entitlements.Exhausted{N: 1}), ErrTypeExhausted, true, 0, 0},
@@ -90,6 +90,12 @@ func TestTranslation(t *testing.T) {
 			}
 		})
 	}
+	// What a domain says of its own is told without the transaction that it said it in.
+	var app *temporal.ApplicationError
+	refused := &lockorder.Error{Verdict: lockorder.VerdictOther, Path: "p", Err: fmt.Errorf("no such thing: %w", entitlements.ErrNotFound)}
+	require.ErrorAs(t, translate(t.Context(), refused), &app)
+	require.Equal(t, "no such thing: not found", app.Message())
+
 	require.NoError(t, translate(t.Context(), nil))
 	done := temporal.NewNonRetryableApplicationError("x", "Mine", nil)
 	require.Equal(t, done, translate(t.Context(), done), "what was translated stays as it is")

@@ -191,13 +191,20 @@ func TestOperator(t *testing.T) {
 func TestActivityNames(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for _, receiver := range []any{&activities.Subscriptions{}, &activities.Parked{}, &activities.Operator{}} {
+	for _, receiver := range []any{
+		&activities.Subscriptions{}, &activities.Parked{}, &activities.Grants{}, &activities.Drain{}, &activities.Keeper{}, &activities.Operator{},
+	} {
 		for method := range reflect.TypeOf(receiver).Methods() {
 			names = append(names, method.Name)
 		}
 	}
 	require.ElementsMatch(t, []string{
 		contract.ActivityReconcileSubscription, contract.ActivityParkSubscription, contract.ActivityLinkFromCheckout, contract.ActivityRetryParked,
-		"CreateOrganization", "LinkCustomer", "RequestRetry",
+		contract.ActivitySweepGrants, contract.ActivityDrainChange, contract.ActivityStartDrains, contract.ActivityKeep,
+		contract.ActOrganizationCreate, contract.ActTierAdd, contract.ActTierRemove, contract.ActTierReorder, contract.ActDefaultChange, contract.ActRuleChange,
+		contract.ActGrantIssue, contract.ActGrantExtend, contract.ActGrantManage, contract.ActGrantRevoke, contract.ActGrantResume,
+		contract.ActUsageSpend, contract.ActUsageRelease, contract.ActUsageRaise, contract.ActUsageBound,
+		// What commands call themselves.
+		"CreateOrganization", "LinkCustomer", "RequestRetry", "ReopenObligations", "PreviewTierAdd", "PreviewTierRemove", "PreviewTierReorder",
 	}, names)
 }
