@@ -74,7 +74,9 @@ func playDrainContinues(ctx context.Context, t *testing.T, c client.Client) (str
 
 func playDrainStart(ctx context.Context, t *testing.T, c client.Client) (string, string) {
 	const id = "drain-start-record"
-	serve(t, c, outside{drains: func(context.Context) (contract.DrainStartResult, error) { return contract.DrainStartResult{Owing: 2}, nil }})
+	serve(t, c, outside{drains: func(context.Context) (contract.DrainStartResult, error) {
+		return contract.DrainStartResult{Owing: 2}, nil
+	}})
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: contract.QueueDB}, contract.DrainStart)
 	require.NoError(t, err)
 	var got contract.DrainStartResult
