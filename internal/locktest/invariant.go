@@ -54,6 +54,10 @@ func NoRows(sql string) func(ctx context.Context, q lockorder.Querier) error {
 	}
 }
 
+// Broken returns what is wrong with a database by the invariants that are registered, for tests of another kind than [Crash]
+// and [Interleave]. Nothing is under way then.
+func Broken(ctx context.Context, q lockorder.Querier) []string { return checkInvariants(ctx, q) }
+
 // checkInvariants returns what is wrong.
 func checkInvariants(ctx context.Context, q lockorder.Querier) []string {
 	invariantsMu.Lock()
