@@ -281,6 +281,46 @@ END
 $$;
 COMMENT ON FUNCTION core.settle_owed(uuid) IS
     'Settles what changes owe a pool, in the name of the last of them. The caller holds the pool row and the rows of the obligations, and has changed nothing of the pool yet. Answers how many entitlements changed.';
+
+-- Grants have names too; who may call it stays as it was.
+CREATE OR REPLACE FUNCTION core.lock_subjects(p_classes text[], p_identities text[])
+    RETURNS TABLE (class text, identity text, organization text, label text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    WITH asked AS MATERIALIZED (
+        SELECT DISTINCT a.class, a.identity,
+               CASE WHEN a.identity ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN a.identity::uuid END AS id
+        FROM unnest(p_classes, p_identities) AS a (class, identity)
+    )
+    SELECT a.class, a.identity, o.slug::text, NULL::text
+    FROM asked a JOIN stripe.subscriptions s ON s.id = a.identity
+    JOIN stripe.customers c ON c.id = s.customer_id JOIN core.organizations o ON o.id = c.organization_id
+    WHERE a.class = 'subscription'
+    UNION ALL
+    SELECT a.class, a.identity, o.slug, NULL
+    FROM asked a JOIN stripe.customers c ON c.id = a.identity JOIN core.organizations o ON o.id = c.organization_id
+    WHERE a.class = 'customer'
+    UNION ALL
+    SELECT a.class, a.identity, o.slug, p.name
+    FROM asked a JOIN core.pools p ON p.id = a.id JOIN core.organizations o ON o.id = p.organization_id
+    WHERE a.class IN ('pool', 'change-obligation', 'usage')
+    UNION ALL
+    SELECT a.class, a.identity, o.slug, NULL FROM asked a JOIN core.organizations o ON o.id = a.id WHERE a.class = 'organization'
+    UNION ALL
+    SELECT a.class, a.identity, o.slug, NULL FROM asked a JOIN core.organizations o ON o.slug = a.identity WHERE a.class = 'organization'
+    UNION ALL
+    SELECT a.class, a.identity, NULL, p.slug FROM asked a JOIN core.products p ON p.id = a.id WHERE a.class = 'product'
+    UNION ALL
+    SELECT a.class, a.identity, NULL, e.slug FROM asked a JOIN core.entitlement_sets e ON e.id = a.id
+    WHERE a.class IN ('entitlement-set', 'set-rule')
+    UNION ALL
+    SELECT a.class, a.identity, NULL, t.slug FROM asked a JOIN core.organization_types t ON t.id = a.id WHERE a.class = 'organization-type'
+    UNION ALL
+    SELECT a.class, a.identity, o.slug, pr.slug
+    FROM asked a JOIN core.grants g ON g.id = a.id JOIN core.products pr ON pr.id = g.product_id
+    LEFT JOIN core.pools p ON p.id = g.pool_id LEFT JOIN core.organizations o ON o.id = p.organization_id
+    WHERE a.class = 'grant-lineage-head'
+    $$;
 -- +goose StatementEnd
 
 -- +goose Down
