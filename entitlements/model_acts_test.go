@@ -22,9 +22,6 @@ type worldAct struct {
 	n            int64
 }
 
-// Planted mistakes, to see the test fail.
-const modelForgetsGrandfathering, modelFloorsUnderSuspended = false, false
-
 // boundary is the moment at which what is agreed for a day begins or ends.
 func boundary(day, nth int64) int64 {
 	if day == 0 {

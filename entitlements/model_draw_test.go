@@ -46,7 +46,7 @@ func (d *draws) act(kinds ...[]string) worldAct {
 	switch a.kind {
 	case "converge":
 		a.sub, a.product, a.quantity = d.pick("subscription", "s1", "s2", "s3", "s4"), d.product(), int64(d.number("quantity", 0, 3))
-		a.suspended = d.number("suspended", 0, 3) == 0
+		a.suspended = d.number("suspended", 0, 2) == 0
 		d.last[a.sub] = a
 	case "suspend":
 		if had, ok := d.last[d.pick("subscription", "s1", "s2", "s3", "s4")]; ok {

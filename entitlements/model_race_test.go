@@ -34,7 +34,7 @@ func TestActsAtOnceComeToWhatSomeOrderComesTo(t *testing.T) {
 	m := newModelHouse(t)
 	h := *m.house
 	m.house = &h
-	rapid.Check(t, func(rt *rapid.T) {
+	modelCheck(t, 6, func(rt *rapid.T) {
 		m.t = rt
 		w := m.begin(rapid.IntRange(0, 9).Draw(rt, "crowded") == 0)
 		d := &draws{rt: rt, orgs: 4, days: modelDays, last: map[string]worldAct{}}

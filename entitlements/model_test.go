@@ -2,11 +2,32 @@ package entitlements_test
 
 import (
 	"context"
+	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
+
+var modelRuns = flag.Int("model.checks", 0, "how many sequences the tests of the world draw, 0 for a few; rapid.checks bounds it")
+
+// modelCheck is rapid.Check for what takes a second each time: of the checks that rapid makes only the first few do something.
+func modelCheck(t *testing.T, few int, check func(*rapid.T)) {
+	if *modelRuns > 0 {
+		few = *modelRuns
+	}
+	failed := false
+	rapid.Check(t, func(rt *rapid.T) {
+		if few <= 0 && !failed {
+			return
+		}
+		few--
+		done := false
+		defer func() { failed = failed || !done }() // then rapid looks for the shortest that fails
+		check(rt)
+		done = true
+	})
+}
 
 // Whatever is done in whatever order comes to what the world says, step by step.
 func TestEveryActComesToWhatTheWorldSays(t *testing.T) {
@@ -14,7 +35,7 @@ func TestEveryActComesToWhatTheWorldSays(t *testing.T) {
 	m := newModelHouse(t)
 	h := *m.house
 	m.house = &h
-	rapid.Check(t, func(rt *rapid.T) {
+	modelCheck(t, 12, func(rt *rapid.T) {
 		m.t = rt
 		w := m.begin(rapid.IntRange(0, 5).Draw(rt, "crowded") == 0)
 		d := &draws{rt: rt, orgs: 4, days: modelDays, last: map[string]worldAct{}}

@@ -160,7 +160,7 @@ func (w *world) settle(o *worldOrg) {
 	}
 	o.held = kept
 	kind := w.types[o.kind]
-	if kind.grandfather && !modelForgetsGrandfathering {
+	if kind.grandfather {
 		for _, p := range o.held {
 			if p.source != "default" || p.product == kind.product {
 				continue
@@ -174,7 +174,7 @@ func (w *world) settle(o *worldOrg) {
 	ladder, _ := w.place(kind.product)
 	taken := ladder != "" && slices.ContainsFunc(o.held, func(p *worldPosition) bool {
 		on, _ := w.place(p.product)
-		return p.source != "default" && on == ladder && p.in(w.now) && !(modelFloorsUnderSuspended && p.suspended)
+		return p.source != "default" && on == ladder && p.in(w.now)
 	})
 	o.held = slices.DeleteFunc(o.held, func(p *worldPosition) bool { return p.source == "default" && (taken || p.product != kind.product) })
 	if kind.product != "" && !taken && !slices.ContainsFunc(o.held, func(p *worldPosition) bool { return p.source == "default" }) {
