@@ -177,7 +177,11 @@ func TestTableInUse(t *testing.T) {
 		}
 		done <- err
 	}()
+	deadline := time.Now().Add(20 * time.Second)
 	for blocked := false; !blocked; {
+		if time.Now().After(deadline) {
+			t.Fatal("the migration does not wait for the table")
+		}
 		if err := look.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&blocked); err != nil {
 			t.Fatal(err)
 		}
