@@ -283,6 +283,7 @@ func TestRowsInOppositeOrders(t *testing.T) {
 		})
 	}
 	workers.Wait()
+	noDeadlock(t, d)
 
 	// The control: two transactions that take two of the rows as they come.
 	a, b := d.Conn(t), d.Conn(t)

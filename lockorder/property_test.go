@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -136,6 +138,22 @@ func TestCollidingKeys(t *testing.T) {
 		})
 	}
 	group.Wait()
+	noDeadlock(t, d)
+}
+
+// noDeadlock fails the test where the server's log tells of a deadlock, broken or avoided: one that it avoids, by another order of
+// its queue, is no error to anybody.
+func noDeadlock(t *testing.T, d *pgtest.DB) {
+	t.Helper()
+	if os.Getenv("DATABASE_URL") != "" {
+		t.Log("the log of a server that the tests did not start is not looked at")
+		return
+	}
+	for line := range strings.Lines(d.ServerLog(t)) {
+		if strings.Contains(line, "avoided deadlock") || strings.Contains(line, "deadlock detected") {
+			t.Errorf("the server's log says: %s", line)
+		}
+	}
 }
 
 // TestCrossedSwaps lets two swaps name one pair of instances in opposite orders: taken as named they deadlock, by ours never.
