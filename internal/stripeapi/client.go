@@ -174,12 +174,15 @@ func tracedHTTPClient(cfg Config, timeout time.Duration) *http.Client {
 	return c
 }
 
+// inIDsOnly tells the characters that Stripe's names of resources do not have, and its ids do: digits and capitals.
+func inIDsOnly(r rune) bool { return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' }
+
 // spanName names a span by method and resource, without ids: "stripe GET subscriptions".
 func spanName(_ string, r *http.Request) string {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	var words []string
 	for i, p := range parts {
-		if (i == 0 && p == "v1") || strings.ContainsAny(p, "0123456789") || p == "" {
+		if (i == 0 && p == "v1") || strings.ContainsFunc(p, inIDsOnly) || p == "" {
 			continue
 		}
 		words = append(words, p)

@@ -228,6 +228,12 @@ func TestCallIsASpanUnderTheCallers(t *testing.T) {
 	text, err := json.Marshal(got)
 	require.NoError(t, err)
 	require.NotContains(t, string(text), key)
+
+	// An id without a digit is one too.
+	spans.Reset()
+	_, err = r.Subscription(t.Context(), "sub_tiBFEkzXynbvDEacphamVhkA")
+	require.Error(t, err)
+	require.Equal(t, "stripe GET subscriptions", spans.GetSpans()[0].Name)
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
