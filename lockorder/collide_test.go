@@ -106,7 +106,7 @@ func TestRendezvousShared(t *testing.T) {
 // deadlock. One is told so and has done nothing; the other is done; and the first can be done again.
 func TestCrosswiseCollision(t *testing.T) {
 	t.Parallel()
-	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "100ms"))
+	d := pgtest.New(t, pgtest.Deadlocks(), pgtest.Setting("deadlock_timeout", "100ms"))
 	db := open(t, d, func(o *lockorder.Options) { o.MaxConns, o.LaneShare = 2, 1 })
 	look := d.Conn(t)
 	exec(t, look, scratch)

@@ -78,7 +78,7 @@ func lockWaiters(t *testing.T, conn *pgx.Conn, l lockorder.Lock) int {
 // TestPipelineOfTriesDeadlocks is the control: tries that go on past a busy key end the same scene in a deadlock.
 func TestPipelineOfTriesDeadlocks(t *testing.T) {
 	t.Parallel()
-	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "100ms"))
+	d := pgtest.New(t, pgtest.Deadlocks(), pgtest.Setting("deadlock_timeout", "100ms"))
 	look, first, opening := d.Conn(t), d.Conn(t), d.Conn(t)
 	keys := subscriptions(2)
 	a, b := keys[0], keys[1]

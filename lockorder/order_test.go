@@ -260,7 +260,7 @@ func TestRowsAreLockedInOrder(t *testing.T) {
 // TestRowsInOppositeOrders lets eight workers ask for the same twenty rows in every order.
 func TestRowsInOppositeOrders(t *testing.T) {
 	t.Parallel()
-	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "100ms"))
+	d := pgtest.New(t, pgtest.Deadlocks(), pgtest.Setting("deadlock_timeout", "100ms"))
 	db := open(t, d, func(o *lockorder.Options) { o.MaxConns, o.LaneShare = 8, 1 })
 	rows := pools(t, d.Conn(t), 20)
 	var workers sync.WaitGroup

@@ -159,7 +159,7 @@ func noDeadlock(t *testing.T, d *pgtest.DB) {
 // TestCrossedSwaps lets two swaps name one pair of instances in opposite orders: taken as named they deadlock, by ours never.
 func TestCrossedSwaps(t *testing.T) {
 	t.Parallel()
-	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "100ms"))
+	d := pgtest.New(t, pgtest.Deadlocks(), pgtest.Setting("deadlock_timeout", "100ms"))
 	db := open(t, d, func(o *lockorder.Options) { o.MaxConns, o.LaneShare = 4, 1 })
 	a, b := lockorder.LifecycleKey(workspaceA), lockorder.LifecycleKey(uuid.NewSHA1(workspaceA, []byte("b")))
 	var group sync.WaitGroup
@@ -183,6 +183,8 @@ func TestCrossedSwaps(t *testing.T) {
 		}
 	}
 	group.Wait()
+
+	noDeadlock(t, d)
 
 	// The control: as they are named.
 	one, two := d.Conn(t), d.Conn(t)

@@ -118,7 +118,7 @@ func TestCountersUnderRowLocks(t *testing.T) {
 // TestSkipLockedOverASetDeadlocks is the control for the order of rows: a set locked with SKIP LOCKED takes B past a busy A.
 func TestSkipLockedOverASetDeadlocks(t *testing.T) {
 	t.Parallel()
-	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "100ms"))
+	d := pgtest.New(t, pgtest.Deadlocks(), pgtest.Setting("deadlock_timeout", "100ms"))
 	first, second := d.Conn(t), d.Conn(t)
 	rows := pools(t, first, 2)
 	a, b := identity(rows[0]), identity(rows[1])

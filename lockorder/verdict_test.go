@@ -163,7 +163,7 @@ func TestErrorKeepsWords(t *testing.T) {
 // TestRealDeadlock crosses two writes that no lock of ours announced.
 func TestRealDeadlock(t *testing.T) {
 	t.Parallel()
-	d := pgtest.New(t, pgtest.Setting("deadlock_timeout", "100ms"))
+	d := pgtest.New(t, pgtest.Deadlocks(), pgtest.Setting("deadlock_timeout", "100ms"))
 	db := open(t, d, twoConns)
 	look := d.Conn(t)
 	exec(t, look, scratch)

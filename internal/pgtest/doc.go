@@ -20,7 +20,8 @@
 // # The server
 //
 // It runs without fsync, with log_lock_waits on and a deadlock_timeout of one second; [Setting] changes a parameter
-// for one database. With DATABASE_URL set, the server that it names is used instead: version 15 or newer, as a
+// for one database. A test whose database saw a deadlock fails, also where the server avoided it by another order of its queue, unless
+// the test says [Deadlocks]. With DATABASE_URL set, the server that it names is used instead: version 15 or newer, as a
 // superuser, since templates are marked in the system catalogue. Templates stay on such a server for the next run,
 // named by a hash of the migrations; the databases of the tests do not stay.
 //

@@ -32,14 +32,16 @@ type DB struct {
 	name   string
 	url    string
 	// logFrom is the size of the server's log when the database was made.
-	logFrom int64
+	logFrom   int64
+	deadlocks bool // are expected
 }
 
 // Option changes the database that [New] or [NewEmpty] gives.
 type Option func(*options)
 
 type options struct {
-	settings [][2]string
+	settings  [][2]string
+	deadlocks bool
 }
 
 // Setting sets a server parameter for all connections to the database, for instance "deadlock_timeout" to "100ms".
@@ -47,6 +49,10 @@ type options struct {
 func Setting(name, value string) Option {
 	return func(o *options) { o.settings = append(o.settings, [2]string{name, value}) }
 }
+
+// Deadlocks says that the test provokes deadlocks. Any other test fails when the server's log tells of one, also of one
+// that the server avoided by another order of its queue, which is no error to anybody.
+func Deadlocks() Option { return func(o *options) { o.deadlocks = true } }
 
 // New gives the test a database with the newest schema. It is dropped when the test ends.
 func New(t testing.TB, opts ...Option) *DB {
@@ -68,7 +74,7 @@ func newDB(t testing.TB, migrator pgtestdb.Migrator, opts []Option) *DB {
 		opt(&o)
 	}
 	s := useServer(t)
-	db := &DB{server: s}
+	db := &DB{server: s, deadlocks: o.deadlocks}
 	if s.own != nil {
 		info, err := os.Stat(s.own.LogPath())
 		if err != nil {
@@ -254,9 +260,24 @@ func linesAbout(log, database string) string {
 	return kept.String()
 }
 
-// drop removes the database and reports transactions that the test left open.
+// noDeadlocks reports what the server's log tells of deadlocks, broken or avoided. The log of a server that the tests did not start
+// cannot be read from here; a deadlock that was broken shows there as an error all the same.
+func (db *DB) noDeadlocks(t testing.TB) {
+	t.Helper()
+	if db.server.own == nil || db.deadlocks {
+		return
+	}
+	for line := range strings.Lines(db.ServerLog(t)) {
+		if strings.Contains(line, "avoided deadlock") || strings.Contains(line, "deadlock detected") {
+			t.Errorf("pgtest: the server's log says: %s", strings.TrimSpace(line))
+		}
+	}
+}
+
+// drop removes the database and reports transactions that the test left open, and deadlocks.
 func (db *DB) drop(t testing.TB) {
 	t.Helper()
+	db.noDeadlocks(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, db.server.admin.String())

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -177,6 +179,45 @@ func TestDroppedAtTheEndAlsoWithConnectionsLeft(t *testing.T) {
 	}
 	if err := left.Ping(t.Context()); err == nil {
 		t.Error("the connection outlives its database")
+	}
+}
+
+// A deadlock fails the test that it happens in, also where nobody gets an error, unless the test says that it provokes one.
+func TestDeadlockFailsTheTest(t *testing.T) {
+	if os.Getenv(envURL) != "" {
+		t.Log("the log of a server that the tests did not start is not looked at")
+		return
+	}
+	deadlock := func(opts ...Option) func(testing.TB) {
+		return func(tb testing.TB) {
+			d := New(tb, append(opts, Setting("deadlock_timeout", "50ms"))...)
+			one, other := d.Conn(tb), d.Conn(tb)
+			for conn, key := range map[*pgx.Conn]int{one: 1, other: 2} {
+				if _, err := conn.Exec(t.Context(), "BEGIN; SELECT pg_advisory_xact_lock("+strconv.Itoa(key)+")"); err != nil {
+					tb.Fatalf("%v", err)
+				}
+			}
+			waited := make(chan error, 1)
+			go func() {
+				_, err := one.Exec(t.Context(), "SELECT pg_advisory_xact_lock(2)")
+				waited <- err
+			}()
+			_, err := other.Exec(t.Context(), "SELECT pg_advisory_xact_lock(1)")
+			if first := <-waited; (err == nil) == (first == nil) {
+				tb.Errorf("one of the two ends with an error: %v, %v", first, err)
+			}
+			for _, conn := range []*pgx.Conn{one, other} {
+				if _, err := conn.Exec(t.Context(), "ROLLBACK"); err != nil {
+					tb.Errorf("%v", err)
+				}
+			}
+		}
+	}
+	if failures := (&recorder{TB: t}).run(deadlock()); !strings.Contains(failures, "deadlock detected") {
+		t.Errorf("reported: %q", failures)
+	}
+	if failures := (&recorder{TB: t}).run(deadlock(Deadlocks())); failures != "" {
+		t.Errorf("reported: %q", failures)
 	}
 }
 
