@@ -14,5 +14,6 @@
 // # Why the record only grows
 //
 // Which locks a test takes may hang on who was first. So an edge of the record that a run did not show is told and no failure;
-// one that a run showed and the record has not is a failure that make locks mends, once for all.
+// one that a run showed and the record has not is a failure that make locks mends, once for all, unless it hangs on
+// circumstances by what its path's entry says: then it is told too.
 package main

@@ -113,7 +113,11 @@ func judge(seen view, known steps, paths []lockpath.Path, whole bool) (v verdict
 	}
 	have := seen.steps()
 	for _, s := range have.allowed(paths) {
-		if !known.has(s) {
+		switch {
+		case known.has(s):
+		case byChance(paths, s): // which runs see it differs: that must not fail one of them
+			v.notes = append(v.notes, fmt.Sprintf("the record has no edge %s yet, which its path allows and not every run sees; make locks records it", s))
+		default:
 			v.wrong = append(v.wrong, fmt.Sprintf("the record has no edge %s", s))
 			v.unrecorded = true
 		}
@@ -135,6 +139,16 @@ func judge(seen view, known steps, paths []lockpath.Path, whole bool) (v verdict
 		}
 	}
 	return v
+}
+
+// byChance tells of an edge whether it hangs on circumstances: on a step that is not always taken, or on whether there are two of one.
+func byChance(paths []lockpath.Path, s step) bool {
+	p := paths[slices.IndexFunc(paths, func(p lockpath.Path) bool { return p.Name == s.Path })]
+	depends := func(class string) bool {
+		at := position(p, class)
+		return at >= 0 && p.Steps()[at].When != ""
+	}
+	return s.Held == s.Took || depends(s.Held) || depends(s.Took)
 }
 
 func (s steps) takes(path, class string) bool {

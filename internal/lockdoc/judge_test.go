@@ -80,7 +80,6 @@ func TestWhatIsWrongNamesThePath(t *testing.T) {
 		"a run of a path that takes nothing":      {func(f []lockgraph.File) { f[0].Runs = append(f[0].Runs, lockgraph.Run{Path: "stray", Kind: "plain"}) }, []string{"path stray, which the tests of activities ran"}},
 		"another kind":                            {func(f []lockgraph.File) { f[0].Runs[0].Kind = "plain" }, []string{"path pay ran as plain in the tests of activities, and the table says materializing"}},
 		"broken in its process":                   {func(f []lockgraph.File) { f[0].Broken = []string{"path pay held pool 2 and took pool 1"} }, []string{"path pay held pool 2 and took pool 1 (in the tests of activities)"}},
-		"an edge that is not recorded":            {add(0, saw("pay", "materializing", "subscription", "parked-work")), []string{"the record has no edge pay: subscription → parked-work", "run: make locks", "record dir"}},
 		"never committed":                         {func(f []lockgraph.File) { f[1].Runs[0].Committed = 0 }, []string{"path settle is in the table, and no test commits it"}},
 		"never run":                               {func(f []lockgraph.File) { f[0].Runs, f[0].Edges = nil, nil }, []string{"path pay is in the table, and no test commits it"}},
 		"a step that is never taken": {func(f []lockgraph.File) {
@@ -94,6 +93,31 @@ func TestWhatIsWrongNamesThePath(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v\ndoes not say %q", name, err, want)
 			}
+		}
+	}
+}
+
+// TestWhatIsNotRecorded takes edges out of the record. Only one that each run sees has to be there.
+func TestWhatIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	all := merge(seenWell(), two).steps()
+	without := func(text string) steps {
+		known := slices.DeleteFunc(slices.Clone(all), func(s step) bool { return s.String() == text })
+		if len(known) == len(all) {
+			t.Fatalf("%s is not among %v", text, all)
+		}
+		return known
+	}
+	err := judgeFiles(seenWell(), without("pay: subscription → pool"), two, true).err("dir")
+	for _, want := range []string{"the record has no edge pay: subscription → pool", "run: make locks", "record dir"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\ndoes not say %q", err, want)
+		}
+	}
+	for _, text := range []string{"pay: pool → parked-work", "pay: pool → pool", "settle: customer → pool"} {
+		v := judgeFiles(seenWell(), without(text), two, true)
+		if v.err("dir") != nil || !strings.Contains(strings.Join(v.notes, "\n"), "the record has no edge "+text+" yet") {
+			t.Errorf("%s: %v, notes %q", text, v.err("dir"), v.notes)
 		}
 	}
 }
