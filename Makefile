@@ -64,7 +64,7 @@ PART  := $(if $(TESTARGS)$(filter-out ./...,$(PKGS)),-part)
 test: ## every test, with the race detector, then the order of their locks; starts all that it needs
 	@mkdir -p $(ORDER) && find $(ORDER) -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf {} +
 	@dir="$$(mktemp -d $(ORDER)/run.XXXXXX)" && set -x && \
-	BURSAR_ORDER_GRAPH_DIR="$$dir" $(GO) test -race -timeout 20m $(TESTARGS) $(PKGS) && \
+	BURSAR_ORDER_GRAPH_DIR="$$dir" $(GO) test -race -timeout 40m $(TESTARGS) $(PKGS) && \
 	$(GO) run ./internal/lockdoc check $(PART) "$$dir"
 
 .PHONY: locks
