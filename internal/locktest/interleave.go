@@ -98,7 +98,7 @@ func interleave(t *testing.T, i Interleaving) (*interleaveReport, error) {
 		i.Again = Busy
 	}
 	// The server looks for deadlocks, and tells of those that it avoided, only for who waits longer than this.
-	d, e, err := newDatabase(t, i.Options, i.Setup, pgtest.Setting("deadlock_timeout", "10ms"))
+	d, e, err := newDatabase(t, i.Options, i.Setup, pgtest.Setting("deadlock_timeout", "10ms"), pgtest.Deadlocks()) // the report tells of them
 	if err != nil {
 		return nil, err
 	}
