@@ -104,7 +104,7 @@ func (m *modelHouse) begin(crowded bool) *world {
 		for _, o := range m.orgs {
 			pools = append(pools, o.DefaultPool)
 		}
-		require.NoError(m.t, m.db.Run(m.t.Context(), lockorder.Spec{Path: "catalog-apply", Kind: lockorder.Materializing}, func(ctx context.Context, tx *lockorder.Tx) error {
+		require.NoError(m.t, m.db.Run(m.t.Context(), lockorder.Spec{Path: "test-settle", Kind: lockorder.Materializing}, func(ctx context.Context, tx *lockorder.Tx) error {
 			if err := entitlements.LockPools(ctx, tx, pools...); err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ type modelDone struct {
 // do does an act. Where it is refused it says why, in the words of the world.
 func (m *modelHouse) do(ctx context.Context, a worldAct) (modelDone, error) {
 	done := modelDone{limit: -1}
-	spec := lockorder.Spec{Path: a.kind, Kind: lockorder.Materializing}
+	spec := lockorder.Spec{Path: "test-" + a.kind, Kind: lockorder.Materializing}
 	if a.kind == "converge" || a.kind == "end" {
 		spec.Keys = []lockorder.Lock{lockorder.SubscriptionKey("sub_" + a.sub)}
 	}
