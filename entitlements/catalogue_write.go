@@ -249,6 +249,9 @@ func (w *catalogueWriter) ladders(ctx context.Context) error {
 	if len(tiers) == 0 {
 		return nil
 	}
+	if err := noSuccessionOwed(ctx, w.tx, tiers...); err != nil {
+		return err
+	}
 	return w.q.DropSuccessions(ctx, tiers) // what is a tier again is held itself
 }
 

@@ -41,8 +41,8 @@ func (w *world) inProgress(kind string) bool {
 		if kind != "" && o.kind != kind {
 			return false
 		}
-		for _, ofDefault := range o.owed {
-			if ofDefault {
+		for change, ofDefault := range o.owed {
+			if ofDefault || kind != "" && w.floors[change] {
 				return true
 			}
 		}
@@ -84,7 +84,16 @@ func (w *world) addTier(a worldAct) string {
 			return refused
 		}
 	}
+	if removal, was := w.from[a.product]; was {
+		for _, o := range w.orgs {
+			if _, owed := o.owed[removal]; owed {
+				return "in progress"
+			}
+		}
+	}
+	w.floors[a.fresh] = true
 	w.commit(a.fresh, w.reach([]string{a.product}, types...), func() {
+		delete(w.from, a.product)
 		w.ranks[a.ladder] = slices.Insert(w.ranks[a.ladder], a.rank, a.product)
 		delete(w.heirs, a.product)
 		w.follow(types, a.product)
@@ -126,7 +135,7 @@ func (w *world) removeTier(a worldAct) string {
 				w.heirs[product] = heir
 			}
 		}
-		w.heirs[a.product] = heir
+		w.heirs[a.product], w.from[a.product] = heir, a.fresh
 	})
 	return ""
 }
@@ -150,6 +159,7 @@ func (w *world) reorder(a worldAct) string {
 		}
 		reached[i] = reached[i] || len(on) > 1
 	}
+	w.floors[a.fresh] = true
 	w.commit(a.fresh, reached, func() {
 		w.ranks[a.ladder] = slices.Clone(a.order)
 		w.follow(types, a.order[0])

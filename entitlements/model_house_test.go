@@ -39,7 +39,7 @@ INSERT INTO core.organization_types (slug, name, default_product_id) SELECT 'cro
 // newWorld is the world that catalogueSQL and modelSQL make, without organisations.
 func newWorld() *world {
 	return &world{
-		now: aDay / 2, ranks: map[string][]string{"membership": {"free", "silver", "gold"}, "help": {"basic", "pro"}}, heirs: map[string]string{},
+		now: aDay / 2, ranks: map[string][]string{"membership": {"free", "silver", "gold"}, "help": {"basic", "pro"}}, heirs: map[string]string{}, from: map[string]string{}, floors: map[string]bool{},
 		rules: map[string]map[string]int64{
 			"free": {"storage": 1, "speed": 1, "calls": 3}, "silver": {"storage": 10, "speed": 5, "seats": 5}, "gold": {"storage": 100, "speed": 20, "support": 1, "calls": 20},
 			"disk": {"storage": 7}, "turbo": {"speed": 9}, "basic": {"seats": 2}, "pro": {"seats": 9, "calls": 4},

@@ -13,6 +13,8 @@ import (
 type world struct {
 	now    int64
 	ranks  map[string][]string // the tiers of each ladder, the floor first
+	from   map[string]string   // the change that removed a tier, by product
+	floors map[string]bool     // changes of a ladder that may change its floor
 	heirs  map[string]string   // what stands in place of a removed tier, "" for nothing
 	rules  map[string]map[string]int64
 	types  map[string]*worldType
@@ -144,6 +146,18 @@ func (w *world) may(o *worldOrg) map[string]int64 {
 // settle makes an organisation what the present rules, successions and defaults say, and owed nothing.
 func (w *world) settle(o *worldOrg) {
 	clear(o.owed)
+	kind := w.types[o.kind]
+	if kind.grandfather {
+		for _, p := range o.held {
+			if p.source != "default" || p.product == kind.product {
+				continue
+			}
+			w.made++
+			p.source, p.grant = "grant", fmt.Sprint(w.made)
+			w.grants[p.grant] = &worldGrant{org: slices.Index(w.orgs, o), product: p.product, state: "waiting", quantity: 1, start: p.start,
+				line: p.grant, begun: true, grandfathered: true}
+		}
+	}
 	var kept []*worldPosition
 	for _, p := range o.held {
 		if p.source != "default" {
@@ -159,18 +173,6 @@ func (w *world) settle(o *worldOrg) {
 		kept = append(kept, p)
 	}
 	o.held = kept
-	kind := w.types[o.kind]
-	if kind.grandfather {
-		for _, p := range o.held {
-			if p.source != "default" || p.product == kind.product {
-				continue
-			}
-			w.made++
-			p.source, p.grant = "grant", fmt.Sprint(w.made)
-			w.grants[p.grant] = &worldGrant{org: slices.Index(w.orgs, o), product: p.product, state: "waiting", quantity: 1, start: p.start,
-				line: p.grant, begun: true, grandfathered: true}
-		}
-	}
 	ladder, _ := w.place(kind.product)
 	taken := ladder != "" && slices.ContainsFunc(o.held, func(p *worldPosition) bool {
 		on, _ := w.place(p.product)
@@ -211,6 +213,7 @@ func (w *world) lock(org int) {
 func (w *world) clone() *world {
 	c := *w
 	c.ranks, c.heirs, c.used = map[string][]string{}, maps.Clone(w.heirs), maps.Clone(w.used)
+	c.from, c.floors = maps.Clone(w.from), maps.Clone(w.floors)
 	for l, tiers := range w.ranks {
 		c.ranks[l] = slices.Clone(tiers)
 	}

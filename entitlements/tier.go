@@ -48,6 +48,9 @@ func (a AddTier) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome, er
 	product, ladder, rank, floor := plan.product, plan.ladder, plan.rank, plan.floor
 	summary := floor.summary(fmt.Sprintf("%s becomes tier %d of %s", product.Slug, rank, ladder.Slug))
 	change := ChangeRecord{ID: a.Change, Kind: ChangeTierAdd, Summary: summary}
+	if err := noSuccessionOwed(ctx, tx, product.ID); err != nil {
+		return Outcome{}, err
+	}
 	return CommitChange(ctx, tx, act, change, floor.reach(holdersOf(product.ID)), func(ctx context.Context) error {
 		q := entitlementsdb.New(tx)
 		err := errors.Join(
@@ -383,4 +386,17 @@ func findLadder(ctx context.Context, q lockorder.Querier, slug string) (entitlem
 		return ladder, nil, fmt.Errorf("reading the tiers of %s: %w", slug, err)
 	}
 	return ladder, tiers, nil
+}
+
+// noSuccessionOwed refuses to make products tiers again while their removal has yet to reach a pool: those that it has reached and
+// those that it has not would end differently.
+func noSuccessionOwed(ctx context.Context, q lockorder.Querier, products ...uuid.UUID) error {
+	owed, err := entitlementsdb.New(q).IsSuccessionOwed(ctx, products)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading whether removed tiers are owed to pools: %w", err)
+	case owed:
+		return fmt.Errorf("%w: the removal of the tier has not reached every pool yet; bursar rule status tells how far it is, and bursar parked what holds it up", ErrInProgress)
+	}
+	return nil
 }

@@ -267,6 +267,31 @@ func TestATierRemovedAboveTheCap(t *testing.T) {
 	require.Equal(t, "silver si_0 active", h.holds(pools[0]))
 }
 
+// A tier that is put back before its removal has reached every pool would end differently for each: it waits. So does a default
+// while a floor that it follows has not reached everyone.
+func TestWhatHasNotReachedEveryoneIsNotTurnedBack(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	for i := range entitlements.SyncCap + 1 {
+		pool := h.org(fmt.Sprintf("org-%02d", i), "club").DefaultPool
+		h.converge(fmt.Sprintf("sub_%d", i), pool, item{fmt.Sprintf("si_%d", i), "gold", 1})
+	}
+	h.ladder("tier-remove", entitlements.RemoveTier{Change: uuid.New(), Product: "gold", Disposition: entitlements.DispositionEnd})
+	back := entitlements.AddTier{Change: uuid.New(), Product: "gold", Ladder: "membership"}
+	_, err := h.tryChange("tier-add", lockorder.RuleChange, back)
+	require.ErrorIs(t, err, entitlements.ErrInProgress)
+	h.drain()
+	h.ladder("tier-add", back)
+
+	out := h.ladder("tier-reorder", entitlements.ReorderTiers{Change: uuid.New(), Ladder: "membership", Products: []string{"silver", "free", "gold"}})
+	require.Equal(t, entitlements.SyncCap+1, out.Owed)
+	_, err = h.save(entitlements.SaveDefault{Type: "club", Product: "turbo", Incumbents: entitlements.IncumbentsGrandfather})
+	require.ErrorIs(t, err, entitlements.ErrInProgress)
+	h.drain()
+	_, err = h.save(entitlements.SaveDefault{Type: "club", Product: "turbo", Incumbents: entitlements.IncumbentsGrandfather})
+	require.NoError(t, err)
+}
+
 func (h *house) save(s entitlements.SaveDefault) (entitlements.Outcome, error) {
 	s.Change = uuid.New()
 	return h.tryChange("default-save", lockorder.Plain, s)

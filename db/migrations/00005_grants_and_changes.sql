@@ -200,8 +200,6 @@ DECLARE
     kept           uuid;
 BEGIN
     PERFORM core.assert_rendezvous();
-    PERFORM core.succeed_pool(p_pool, p_act, p_workflow, p_at);
-
     SELECT ty.default_product_id, t.ladder_id, ty.incumbents INTO floor_product, floor_ladder, old_incumbents
     FROM core.pools p
     JOIN core.organizations o ON o.id = p.organization_id
@@ -223,6 +221,9 @@ BEGIN
             PERFORM core.confer_grant(kept, p_pool, old.product_id, 1, old.starts_at, NULL, p_act);
         END LOOP;
     END IF;
+
+    -- After that, since an old default may be a tier that is removed by now.
+    PERFORM core.succeed_pool(p_pool, p_act, p_workflow, p_at);
 
     -- The floor gives way to anything held on its ladder, a suspended position included: it keeps its place.
     taken := floor_ladder IS NOT NULL AND EXISTS (

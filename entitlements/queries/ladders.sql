@@ -74,14 +74,14 @@ SELECT id, slug, default_product_id FROM core.organization_types ORDER BY id;
 UPDATE core.organization_types SET default_product_id = sqlc.narg('default_product_id'), incumbents = @incumbents WHERE id = @id;
 
 -- name: FindOpenDefaultChange :one
--- The change of a type's default that has not reached every organisation yet: of that alone, or of the catalogue, of which it is not kept whether
--- it changed the default.
+-- The change of a type's default that has not reached every organisation yet: of that alone, or of the catalogue or a ladder, of which it is not kept whether
+-- they changed the default.
 SELECT c.id, count(*) FILTER (WHERE o.state = 'open')::bigint AS open, count(*) FILTER (WHERE o.state = 'parked')::bigint AS parked
 FROM core.change_obligations o
 JOIN core.changes c ON c.id = o.change_id
 JOIN core.pools p ON p.id = o.pool_id
 JOIN core.organizations g ON g.id = p.organization_id
-WHERE o.state <> 'settled' AND p.is_default AND g.type_id = @type_id AND (c.type_id = @type_id OR c.kind = 'catalog')
+WHERE o.state <> 'settled' AND p.is_default AND g.type_id = @type_id AND (c.type_id = @type_id OR c.kind IN ('catalog', 'tier-add', 'tier-reorder'))
 GROUP BY c.id, c.committed_at ORDER BY c.committed_at LIMIT 1;
 
 -- name: CountBuckets :one
@@ -101,3 +101,8 @@ SELECT count(*) FILTER (WHERE incumbent)::bigint AS incumbents,
        count(*) FILTER (WHERE NOT incumbent AND NOT holds AND NOT taken)::bigint AS vacant,
        count(*) FILTER (WHERE NOT incumbent AND (holds OR taken))::bigint AS untouched
 FROM pool;
+
+-- name: IsSuccessionOwed :one
+-- Whether what stands in place of one of the products has yet to reach a pool.
+SELECT EXISTS (SELECT FROM core.successions s JOIN core.change_obligations o ON o.change_id = s.change_id
+               WHERE s.product_id = ANY (@product_ids::uuid[]) AND o.state <> 'settled')::boolean AS owed;

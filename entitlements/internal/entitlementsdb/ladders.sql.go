@@ -136,7 +136,7 @@ FROM core.change_obligations o
 JOIN core.changes c ON c.id = o.change_id
 JOIN core.pools p ON p.id = o.pool_id
 JOIN core.organizations g ON g.id = p.organization_id
-WHERE o.state <> 'settled' AND p.is_default AND g.type_id = $1 AND (c.type_id = $1 OR c.kind = 'catalog')
+WHERE o.state <> 'settled' AND p.is_default AND g.type_id = $1 AND (c.type_id = $1 OR c.kind IN ('catalog', 'tier-add', 'tier-reorder'))
 GROUP BY c.id, c.committed_at ORDER BY c.committed_at LIMIT 1
 `
 
@@ -146,15 +146,15 @@ type FindOpenDefaultChangeRow struct {
 	Parked int64
 }
 
-// The change of a type's default that has not reached every organisation yet: of that alone, or of the catalogue, of which it is not kept whether
-// it changed the default.
+// The change of a type's default that has not reached every organisation yet: of that alone, or of the catalogue or a ladder, of which it is not kept whether
+// they changed the default.
 //
 //	SELECT c.id, count(*) FILTER (WHERE o.state = 'open')::bigint AS open, count(*) FILTER (WHERE o.state = 'parked')::bigint AS parked
 //	FROM core.change_obligations o
 //	JOIN core.changes c ON c.id = o.change_id
 //	JOIN core.pools p ON p.id = o.pool_id
 //	JOIN core.organizations g ON g.id = p.organization_id
-//	WHERE o.state <> 'settled' AND p.is_default AND g.type_id = $1 AND (c.type_id = $1 OR c.kind = 'catalog')
+//	WHERE o.state <> 'settled' AND p.is_default AND g.type_id = $1 AND (c.type_id = $1 OR c.kind IN ('catalog', 'tier-add', 'tier-reorder'))
 //	GROUP BY c.id, c.committed_at ORDER BY c.committed_at LIMIT 1
 func (q *Queries) FindOpenDefaultChange(ctx context.Context, typeID uuid.UUID) (FindOpenDefaultChangeRow, error) {
 	row := q.db.QueryRow(ctx, findOpenDefaultChange, typeID)
@@ -279,6 +279,22 @@ type InsertTierParams struct {
 func (q *Queries) InsertTier(ctx context.Context, arg InsertTierParams) error {
 	_, err := q.db.Exec(ctx, insertTier, arg.ProductID, arg.LadderID, arg.Rank)
 	return err
+}
+
+const isSuccessionOwed = `-- name: IsSuccessionOwed :one
+SELECT EXISTS (SELECT FROM core.successions s JOIN core.change_obligations o ON o.change_id = s.change_id
+               WHERE s.product_id = ANY ($1::uuid[]) AND o.state <> 'settled')::boolean AS owed
+`
+
+// Whether what stands in place of one of the products has yet to reach a pool.
+//
+//	SELECT EXISTS (SELECT FROM core.successions s JOIN core.change_obligations o ON o.change_id = s.change_id
+//	               WHERE s.product_id = ANY ($1::uuid[]) AND o.state <> 'settled')::boolean AS owed
+func (q *Queries) IsSuccessionOwed(ctx context.Context, productIds []uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, isSuccessionOwed, productIds)
+	var owed bool
+	err := row.Scan(&owed)
+	return owed, err
 }
 
 const listContestedPools = `-- name: ListContestedPools :many
