@@ -70,7 +70,7 @@ func (a *app) runAct(ctx context.Context, what act, quiet bool) (acted, error) {
 		Act: what.name, Input: input, Organization: what.organization, Object: what.object, Summary: what.summary,
 	})
 	if err != nil {
-		return result, fmt.Errorf("%w; nothing was changed", err)
+		return result, fmt.Errorf("%w; it may have been started all the same: look for %s in the Temporal UI before you try again", err, result.Workflow)
 	}
 	if !quiet {
 		fmt.Fprintf(a.out, "Workflow %s\n", result.Workflow)
