@@ -74,6 +74,40 @@ func FindOrganization(ctx context.Context, q lockorder.Querier, slugOrID string)
 	return Organization{}, missing
 }
 
+// Validate says why the organisation would be refused as things stand: errors wrap ErrInvalid, ErrExists, or ErrNotFound for the
+// type. It takes no lock.
+func (n NewOrganization) Validate(ctx context.Context, q lockorder.Querier) error {
+	if _, err := n.typeOf(ctx, q); err != nil {
+		return err
+	}
+	_, err := entitlementsdb.New(q).FindOrganization(ctx, entitlementsdb.FindOrganizationParams{Slug: n.Slug})
+	switch {
+	case err == nil:
+		return fmt.Errorf("organisation %q %w", n.Slug, ErrExists)
+	case !isNoRows(err):
+		return fmt.Errorf("reading organisation %q: %w", n.Slug, err)
+	}
+	return nil
+}
+
+// typeOf returns the id of the type, or what is wrong with the request.
+func (n NewOrganization) typeOf(ctx context.Context, q lockorder.Querier) (uuid.UUID, error) {
+	switch {
+	case !ValidSlug(n.Slug):
+		return uuid.Nil, fmt.Errorf("%w: %q cannot be a slug: use 1 to 63 of a-z, 0-9 and hyphen, not beginning with a hyphen", ErrInvalid, n.Slug)
+	case strings.TrimSpace(n.Name) == "":
+		return uuid.Nil, fmt.Errorf("%w: the organisation needs a name", ErrInvalid)
+	}
+	id, err := entitlementsdb.New(q).FindOrganizationType(ctx, n.Type)
+	switch {
+	case isNoRows(err):
+		return uuid.Nil, missingType(ctx, q, n.Type)
+	case err != nil:
+		return uuid.Nil, fmt.Errorf("reading organisation type %q: %w", n.Type, err)
+	}
+	return id, nil
+}
+
 // CreateOrganization makes an organisation with its default pool, and settles that: it holds its type's default, the
 // floor. The transaction is Materializing and has not read its time yet. Errors wrap ErrInvalid, ErrExists, or ErrNotFound for
 // the type.
@@ -81,20 +115,11 @@ func CreateOrganization(ctx context.Context, tx *lockorder.Tx, act Act, n NewOrg
 	if err := tx.RequireKind(lockorder.Materializing); err != nil {
 		return Organization{}, err
 	}
-	switch {
-	case !ValidSlug(n.Slug):
-		return Organization{}, fmt.Errorf("%w: %q cannot be a slug: use 1 to 63 of a-z, 0-9 and hyphen, not beginning with a hyphen", ErrInvalid, n.Slug)
-	case strings.TrimSpace(n.Name) == "":
-		return Organization{}, fmt.Errorf("%w: the organisation needs a name", ErrInvalid)
+	typeID, err := n.typeOf(ctx, tx)
+	if err != nil {
+		return Organization{}, err
 	}
 	q := entitlementsdb.New(tx)
-	typeID, err := q.FindOrganizationType(ctx, n.Type)
-	if isNoRows(err) {
-		return Organization{}, missingType(ctx, tx, n.Type)
-	}
-	if err != nil {
-		return Organization{}, fmt.Errorf("reading organisation type %q: %w", n.Type, err)
-	}
 	// The default that the pool begins with is read under the type's row: a new default either is there already or finds the
 	// organisation among those to be settled.
 	if err := tx.Lock(ctx, lockorder.OrganizationTypeRow(typeID)); err != nil {

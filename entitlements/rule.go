@@ -60,6 +60,18 @@ func (c AlterRules) Check() error {
 	return errors.Join(errs...)
 }
 
+// Validate says why the change would be refused as things stand: errors are those of Do. It takes no lock.
+func (c AlterRules) Validate(ctx context.Context, q lockorder.Querier) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	if err := NoOpenDefault(ctx, q); err != nil {
+		return err
+	}
+	_, err := c.plan(ctx, q)
+	return err
+}
+
 // Do changes the rules and has every pool settled that holds a product with the set. The transaction is a RuleChange that holds
 // nothing else yet. Errors wrap ErrNotFound, ErrInvalid, or ErrInProgress while a default change is reaching organisations.
 func (c AlterRules) Do(ctx context.Context, tx *lockorder.Tx, act Act) (Outcome, error) {

@@ -218,6 +218,9 @@ func newGrantRevokeCommand(a *app) *cobra.Command {
 	}
 	flags := actFlagsOf(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if flags.json && !flags.yes {
+			return usagef(cmd, "--json asks nothing, so it needs --yes")
+		}
 		grant, err := grantID(cmd, args[0])
 		if err != nil {
 			return err
@@ -232,9 +235,7 @@ func newGrantRevokeCommand(a *app) *cobra.Command {
 			return err
 		}
 		if !flags.yes {
-			if !flags.json {
-				printGrants(a.out, []entitlements.Grant{head})
-			}
+			printGrants(a.out, []entitlements.Grant{head})
 			if agreed, err := a.confirm("Revoke this?", false); err != nil || !agreed {
 				return err
 			}

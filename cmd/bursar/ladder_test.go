@@ -174,3 +174,14 @@ Nothing was changed.
 		s.must("default", "change", "club", "free", "--yes", "--no-wait"))
 	s.eventually(`SELECT count(*) = 0 FROM core.change_obligations WHERE state <> 'settled'`, "the drain settles both")
 }
+
+// What would be refused is told before a workflow starts, also to who asks not to be asked.
+func TestNothingStartsThatWouldBeRefused(t *testing.T) {
+	t.Parallel()
+	s := newShell(t) // there is no worker, and no Temporal: what started anything would fail otherwise
+	s.env["TEMPORAL_ADDRESS"] = "127.0.0.1:1"
+	s.demo()
+	require.Equal(t, "bursar: no resource key is called \"storage\"; near it: storage.gigabytes\n", s.fails(1, "rule", "change", "gold", "storage=5", "--yes"))
+	require.Contains(t, s.fails(1, "org", "create", "acme", "--name", "Acme", "--type", "club"), "exists already")
+	require.Contains(t, s.fails(2, "grant", "revoke", "6f1c3c1e-8f0e-4d39-a2e5-0d7f5a0a9b11", "--json"), "needs --yes")
+}

@@ -32,6 +32,8 @@ support.phone      nothing                        it holds no product that gives
 	require.Equal(t, "bursar: organisation \"acme\" exists already\n", s.fails(1, "org", "create", "acme", "--name", "Acme", "--type", "club"))
 	require.Equal(t, `bursar: no organisation type is called "clubb"; there are: club`+"\n", s.fails(1, "org", "create", "other", "--name", "Other", "--type", "clubb"))
 	require.Contains(t, s.fails(2, "org", "create", "other", "--type", "club"), "--name is missing")
+	_, out, _ := s.run("org", "create", "No Slug", "--name", "Other", "--type", "club")
+	require.Empty(t, out, "what cannot be is refused before a workflow starts")
 
 	require.Equal(t, "SLUG  NAME      TYPE  CREATED               HOLDS\nacme  Acme Ltd  club  (moment)  free\n", steady(s.must("org", "list")))
 	require.Equal(t, "TYPE  NAME  DEFAULT\nclub  Club  free\n", s.must("org", "types"))

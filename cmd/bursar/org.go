@@ -43,6 +43,9 @@ func newOrgCreateCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := (entitlements.NewOrganization{Slug: args[0], Name: name, Type: kind}).Validate(ctx, db.Reader()); err != nil {
+				return err
+			}
 			in := contract.OrganizationCreate{ID: uuid.New(), Pool: uuid.New(), Slug: args[0], Name: name, Type: kind}
 			result, err := a.runAct(ctx, act{name: contract.ActOrganizationCreate, input: in, organization: args[0], summary: "Make organisation " + args[0]}, asJSON)
 			if err != nil {

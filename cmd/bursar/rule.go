@@ -126,6 +126,19 @@ type rulePreview struct {
 	Effects []entitlements.PoolPreview `json:"effects"`
 }
 
+// validateRules says what would be refused, before anything starts.
+func (a *app) validateRules(ctx context.Context, in contract.RuleChange) error {
+	alter, err := activities.AlterRules(in)
+	if err != nil {
+		return err
+	}
+	db, err := a.openDB(ctx)
+	if err != nil {
+		return err
+	}
+	return alter.Validate(ctx, db.Reader())
+}
+
 // previewRules looks at every pool that the change reaches.
 func (a *app) previewRules(ctx context.Context, in contract.RuleChange) (rulePreview, error) {
 	alter, err := activities.AlterRules(in)
@@ -232,6 +245,9 @@ parked: 'bursar parked' says why.`,
 			err = flags.check(cmd)
 		}
 		if err != nil {
+			return err
+		}
+		if err := a.validateRules(ctx, in); err != nil {
 			return err
 		}
 		if flags.dryRun || !flags.yes {
